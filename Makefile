@@ -1,0 +1,56 @@
+# Everything a person or CI does here is one of these; `make` alone lists them.
+# Needed beforehand: python3 >= 3.11, git, make. The rest is installed into .venv (and, for tests, from Debian's packages).
+
+BIN := .venv/bin
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check dev needs lint types layers pytest format bench lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv with evermirror and its locked dependencies; quick the second time
+	@tools/setup runtime
+
+run: setup ## start all-in-one on a playground, or on yours: CATALOG=my-urls.txt, more flags in ARGS="…"
+	@exec $(BIN)/evermirror up $(if $(CATALOG),--catalog "$(CATALOG)",--playground) $(ARGS)
+
+test: dev needs lint types layers pytest ## everything CI runs: lint, types, layers, all tests
+
+check: dev lint types layers ## the quick part: lint, types, layers, tests that are not slow
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(ARGS)
+
+lint: dev ## ruff: rules and format
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+types: dev ## mypy, strict, on the package
+	@$(BIN)/mypy
+
+layers: dev ## imports go one way
+	@$(BIN)/lint-imports
+
+format: dev ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: dev ## measure against the alternatives; BENCH="poll sync" for some, ARGS=--quick for a try
+	@$(BIN)/python -m bench $(BENCH) $(ARGS)
+
+lock: dev ## renew the locked versions from pyproject.toml
+	@tools/lock
+
+clean: ## remove .venv, caches and build results; data and mirrors stay
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build bench/results
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Used by the targets above.
+dev:
+	@tools/setup dev
+
+needs:
+	@tools/test-needs
+
+pytest: dev
+	@$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)

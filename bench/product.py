@@ -1,0 +1,59 @@
+"""The product's parts, wired for a ``GitServer`` as the product wires them itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.server import GitServer
+from evermirror.edge.git.command import Git
+from evermirror.edge.git.credentials import Credentials
+from evermirror.edge.git.environment import GitSettings
+from evermirror.edge.git.mirror import Mirrors
+from evermirror.edge.git.probe import Prober, ProbeSettings
+from evermirror.edge.net.resolver import Resolver
+from evermirror.model.address import AllowList
+from evermirror.model.refs import RefSnapshot
+from evermirror.model.repo import Host, RepoKey, RepoSpec
+
+
+class NoGit:
+    """A poll that starts a process fails the benchmark."""
+
+    async def ls_remote(self, spec: RepoSpec, addresses: tuple[str, ...]) -> RefSnapshot:
+        raise AssertionError(f"a process was asked for: {spec.url}")
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Everything between a URL and its mirror."""
+
+    resolver: Resolver
+    prober: Prober
+    mirrors: Mirrors
+
+    @classmethod
+    def wire(cls, server: GitServer, data: Path) -> Product:
+        allow = AllowList.parse(["127.0.0.1"])
+        ca_file = str(server.ca_file) if server.ca_file else None
+        git = Git(
+            GitSettings(data, ca_file=server.ca_file, schemes=frozenset({"https", "http"})), Credentials()
+        )
+        resolver = Resolver(allow)
+        prober = Prober(resolver, Credentials(), NoGit(), ProbeSettings(ca_file=ca_file, allow=allow))
+        return cls(resolver, prober, Mirrors(data / "mirrors", git))
+
+    async def close(self) -> None:
+        await self.prober.close()
+        self.resolver.close()
+
+
+def spec_of(server: GitServer, name: str) -> RepoSpec:
+    host = Host(f"127.0.0.1:{server.port}")
+    return RepoSpec(RepoKey(f"{host}/{name}"), server.url(name), host)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The event loop that the product runs on."""
+    return asyncio.new_event_loop()

@@ -1,0 +1,3 @@
+"""evermirror keeps git mirrors fresh."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,351 @@
+"""Every setting, its default and one line of explanation; `evermirror config init` prints them from here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+from evermirror.config.values import (
+    Address,
+    Count,
+    Duration,
+    FilePath,
+    Flag,
+    Kind,
+    MaybeAddress,
+    MaybeCount,
+    MaybeDatabaseUrl,
+    MaybeDuration,
+    MaybeHttpUrl,
+    MaybeNumber,
+    MaybePath,
+    MaybeSize,
+    MaybeText,
+    Number,
+    Rate,
+    Secret,
+    Size,
+    Text,
+    TextList,
+)
+from evermirror.model.address import AllowList
+
+DATABASE_FILE = "evermirror.db"  # in data.dir
+SCHEMES = ("https", "http", "ssh")
+_CREDENTIAL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_REF_PREFIX = re.compile(r"refs/[A-Za-z0-9._/-]+/")
+
+MINUTE, HOUR = 60.0, 3600.0
+MB = 1_000_000
+
+
+class SettingError(ValueError):
+    """A rule between settings of a section is broken; ``key`` is the one to change."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(problem)
+        self.key = key
+
+
+class Section(BaseModel):
+    """One table of the file: unknown keys are refused, nothing changes after it was checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+def _check_schemes(schemes: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = [s for s in schemes if s not in SCHEMES]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not one of {', '.join(SCHEMES)}")
+    if not schemes:
+        raise ValueError(f"is empty: name at least one of {', '.join(SCHEMES)}")
+    return schemes
+
+
+def _check_allow(entries: tuple[str, ...]) -> tuple[str, ...]:
+    AllowList.parse(list(entries))
+    return entries
+
+
+def _check_ref_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    for prefix in prefixes:
+        if not _REF_PREFIX.fullmatch(prefix) or ".." in prefix or "//" in prefix:
+            raise ValueError(f'{prefix!r} is not a ref prefix such as "refs/changes/"')
+    return prefixes
+
+
+class Server(Section):
+    """Where this process listens."""
+
+    listen: Address = Field(
+        default="127.0.0.1:8420",
+        description="HTTP: API, dashboard, git. Also `up --listen`. Port 0: the system chooses.",
+    )
+    grpc_listen: Address = Field(
+        default="127.0.0.1:8421", description="gRPC, for workers. Also `up --grpc-listen`."
+    )
+    names: TextList = Field(
+        default=(),
+        description="Further host names this server is known by, such as a proxy's in front of it.",
+    )
+    tls_cert: MaybePath = Field(
+        default=None, description="Certificate chain (PEM) for own TLS; usually TLS is ended in front."
+    )
+    tls_key: MaybePath = Field(default=None, description="Private key (PEM) that belongs to tls_cert.")
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            missing = "tls_key" if self.tls_key is None else "tls_cert"
+            raise SettingError(missing, "is missing: tls_cert and tls_key come together")
+        return self
+
+
+class Data(Section):
+    """Where everything is kept."""
+
+    dir: FilePath = Field(
+        default=Path("./data"),
+        description="Folder of mirrors, database and keys. Relative to the working folder. Also `--data`.",
+    )
+
+
+class Database(Section):
+    """The coordinator's database."""
+
+    url: MaybeDatabaseUrl = Field(
+        default=None,
+        repr=False,
+        description="postgresql://user@host/name; none: SQLite in data.dir. May come from a file: url_file.",
+    )
+
+
+class Catalog(Section):
+    """Which repositories are mirrored."""
+
+    sources: TextList = Field(
+        default=(),
+        description="Git URLs, local git repositories, plain list files. Also `up --catalog X` (repeatable).",
+    )
+    interval: Duration = Field(default=5 * MINUTE, gt=0, description="How often the sources are looked at.")
+
+
+class Upstreams(Section):
+    """What may be reached, and how."""
+
+    schemes: Annotated[TextList, AfterValidator(_check_schemes)] = Field(
+        default=("https",), description="Transports that are allowed, of https, http, ssh."
+    )
+    allow: Annotated[TextList, AfterValidator(_check_allow)] = Field(
+        default=(), description="Internal hosts or CIDRs that may be reached all the same."
+    )
+    max_repo_size: MaybeSize = Field(default=None, gt=0, description="Larger repositories are refused.")
+    ca_file: MaybePath = Field(
+        default=None, description="CA certificates (PEM) to trust; none: the system's."
+    )
+    refs_extra: Annotated[TextList, AfterValidator(_check_ref_prefixes)] = Field(
+        default=(), description='Ref prefixes to mirror besides branches and tags, such as "refs/changes/".'
+    )
+
+
+class Schedule(Section):
+    """When to look."""
+
+    policy: Annotated[Literal["adaptive", "cbrt-age", "fixed"], Kind.CHOICE] = Field(
+        default="adaptive",
+        description="adaptive favours busy repositories, cbrt-age quiet ones; fixed: by class.",
+    )
+    slots: Count = Field(default=10, ge=1, description="Syncs that run at the same time.")
+    min_gap: Duration = Field(
+        default=MINUTE, ge=0, description="A repository is not looked at more often than this."
+    )
+    max_gap: MaybeDuration = Field(
+        default=24 * HOUR, gt=0, description="Nor less often than this; none: no bound."
+    )
+    polls_per_second: MaybeNumber = Field(
+        default=None, gt=0, description="Budget over all repositories; none: no bound."
+    )
+
+    @model_validator(mode="after")
+    def _gaps_are_ordered(self) -> Self:
+        if self.max_gap is not None and self.min_gap > self.max_gap:
+            raise SettingError("min_gap", f"{self.min_gap:g} s is longer than max_gap, {self.max_gap:g} s")
+        return self
+
+
+class Limits(Section):
+    """Bounds that keep us polite and safe."""
+
+    host_rate: Rate = Field(default=5.0, gt=0, description="Requests to one upstream host.")
+    host_connections: Count = Field(default=8, ge=1, le=1000, description="Connections to one upstream host.")
+    polls_in_flight: Count = Field(
+        default=256, ge=1, le=100_000, description="Polls under way at the same time, over all hosts."
+    )
+    connect_timeout: Duration = Field(default=10.0, gt=0, description="For name, TCP and TLS.")
+    answer_timeout: Duration = Field(default=MINUTE, gt=0, description="For a whole answer to a poll.")
+    answer_bytes: Size = Field(
+        default=64 * MB, gt=0, description="Largest answer to a poll: about 700,000 refs."
+    )
+    no_progress: Duration = Field(
+        default=5 * MINUTE, gt=0, description="A git that moves no bytes for this long is ended."
+    )
+    git_output_bytes: Size = Field(
+        default=64 * MB, gt=0, description="Largest output of one git command: about 600,000 refs."
+    )
+
+
+class Fleet(Section):
+    """Several workers: see the operations guide."""
+
+    replicas: Count = Field(default=1, ge=1, le=16, description="Workers that hold each repository.")
+    warm_up: Duration = Field(
+        default=10 * MINUTE,
+        ge=0,
+        description="Wait for workers before the first placement of an empty fleet.",
+    )
+    min_workers: MaybeCount = Field(
+        default=None, ge=1, description="This many workers end the warm-up early."
+    )
+    grace: Duration = Field(
+        default=10 * MINUTE, ge=0, description="A lost worker's repositories move after this."
+    )
+    heartbeat: Duration = Field(default=5.0, gt=0, description="Gap between heartbeats.")
+    max_missed: Count = Field(default=4, ge=1, description="Missed heartbeats until a worker is suspected.")
+    disk_high: Number = Field(
+        default=0.85, gt=0, le=1, description="Share of the disk above which no new clone begins."
+    )
+
+
+class Worker(Section):
+    """This process as a worker of a fleet."""
+
+    name: MaybeText = Field(default=None, min_length=1, max_length=100, description="none: the host's name.")
+    token: Secret = Field(default=None, description="From `evermirror token create --role worker`.")
+    coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
+    weight: Number = Field(
+        default=1.0, gt=0, le=1000, description="Share of the load; 2 takes twice as much as 1."
+    )
+    capacity: MaybeCount = Field(default=None, ge=0, description="The most repositories it takes.")
+
+
+class Aggregator(Section):
+    """This process as the aggregator of a fleet."""
+
+    token: Secret = Field(default=None, description="From `evermirror token create --role aggregator`.")
+    coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
+
+
+class Auth(Section):
+    """Who may do what."""
+
+    tokens_required: Annotated[Literal["auto"] | bool, Kind.CHOICE] = Field(
+        default="auto", description="auto: needed as soon as a token exists or the address is not loopback."
+    )
+    public_reads: Flag = Field(default=True, description="Reading needs no token.")
+
+
+class Credential(Section):
+    """A way to sign in upstream; repositories refer to it by name."""
+
+    username: MaybeText = Field(default=None, description="User name, where the server wants one.")
+    password: Secret = Field(default=None, description="Password.")
+    token: Secret = Field(default=None, description="Access token, instead of a password.")
+    ssh_key_file: MaybePath = Field(default=None, description="Private key for ssh.")
+
+    @model_validator(mode="after")
+    def _one_secret(self) -> Self:
+        given = [self.password is not None, self.token is not None, self.ssh_key_file is not None]
+        if not any(given):
+            raise SettingError("token", "is missing: give one of password, token, ssh_key_file")
+        if self.password is not None and self.token is not None:
+            raise SettingError("token", "and password are both given: keep one")
+        return self
+
+
+def _check_credential_name(name: str) -> str:
+    if not _CREDENTIAL_NAME.fullmatch(name):
+        raise ValueError("a credential's name is made of a-z, 0-9, '.', '_' and '-', at most 64")
+    return name
+
+
+CredentialName = Annotated[str, AfterValidator(_check_credential_name)]
+
+
+class Webhooks(Section):
+    """Secrets that forges sign their hooks with; a hook without one gets 403."""
+
+    github_secret: Secret = Field(default=None, description="Of X-Hub-Signature-256.")
+    gitlab_secret: Secret = Field(default=None, description="Of X-Gitlab-Token.")
+    gitee_secret: Secret = Field(default=None, description="Of X-Gitee-Token.")
+    gitea_secret: Secret = Field(default=None, description="Of X-Gitea-Signature.")
+    secrets: Annotated[Mapping[str, SecretStr], Kind.SECRETS] = Field(
+        default={}, description="By host or repository key, before the four above."
+    )
+
+
+class Client(Section):
+    """What the command line talks to; EVERMIRROR_SERVER and EVERMIRROR_TOKEN come before these."""
+
+    server: MaybeHttpUrl = Field(default=None, description="none: the address in server.listen.")
+    token: Secret = Field(default=None, description="Token for that server.")
+
+
+class Log(Section):
+    """What is told, and how."""
+
+    level: Annotated[Literal["debug", "info", "warning", "error"], Kind.CHOICE] = Field(
+        default="info", description="Less than this is not written."
+    )
+    format: Annotated[Literal["auto", "human", "json"], Kind.CHOICE] = Field(
+        default="auto", description="auto: human on a terminal, JSON otherwise."
+    )
+
+
+class GitTool(Section):
+    """The git program."""
+
+    binary: Text = Field(default="git", min_length=1, description="Name or path; 2.38 or newer.")
+
+
+class Config(Section):
+    """All settings of a process."""
+
+    server: Server = Server()
+    data: Data = Data()
+    database: Database = Database()
+    catalog: Catalog = Catalog()
+    upstreams: Upstreams = Upstreams()
+    schedule: Schedule = Schedule()
+    limits: Limits = Limits()
+    fleet: Fleet = Fleet()
+    worker: Worker = Worker()
+    aggregator: Aggregator = Aggregator()
+    auth: Auth = Auth()
+    credentials: Mapping[CredentialName, Credential] = {}
+    webhooks: Webhooks = Webhooks()
+    client: Client = Client()
+    log: Log = Log()
+    git: GitTool = GitTool()
+
+    @property
+    def store_url(self) -> str:
+        """The coordinator's database: the one that is set, else SQLite in the data folder."""
+        return self.database.url or f"sqlite:///{self.data.dir / DATABASE_FILE}"
+
+    def secret_values(self) -> tuple[str, ...]:
+        """Everything that must never be printed: for logs to mask."""
+        found: list[str | None] = [_password(self.database.url)]
+        sections = (self.worker, self.aggregator, self.webhooks, self.client, *self.credentials.values())
+        for section in sections:
+            found += [v.get_secret_value() for _, v in section if isinstance(v, SecretStr)]
+        found += [v.get_secret_value() for v in self.webhooks.secrets.values()]
+        return tuple(v for v in found if v)
+
+
+def _password(url: str | None) -> str | None:
+    return urlsplit(url).password if url else None

@@ -1,0 +1,149 @@
+"""Settings written out for people: with secrets masked, where each came from, and as a commented file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import SecretStr
+
+from evermirror.config.load import LoadedConfig, Origin
+from evermirror.config.schema import ANY_NAME, CREDENTIALS, KeyPath, Setting, all_settings, section_notes
+from evermirror.config.settings import Config
+from evermirror.config.values import Kind
+from evermirror.model.duration import format_duration, format_size, parse_size
+
+MASK = "********"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSetting:
+    """One setting as it may be printed: ``value`` never holds a secret."""
+
+    name: str
+    value: object
+    origin: Origin
+
+
+def shown_settings(loaded: LoadedConfig) -> Iterator[ShownSetting]:
+    """Every setting in force, in the order of the model; of credentials those that are there."""
+    for setting in all_settings():
+        for path in _instances(setting.path, loaded.config):
+            yield ShownSetting(
+                ".".join(path), _plain(setting, _value_at(loaded.config, path)), loaded.origin(path)
+            )
+
+
+def as_toml(value: object) -> str:
+    """A plain value as it is written in the file."""
+    match value:
+        case None:
+            return '"none"'
+        case bool():
+            return str(value).lower()
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case list() | tuple():
+            return f"[{', '.join(as_toml(v) for v in value)}]"
+        case Mapping():
+            return f"{{{', '.join(f'{as_toml(k)} = {as_toml(v)}' for k, v in value.items())}}}"
+        case _:
+            return str(value)
+
+
+def template() -> str:
+    """A settings file with everything in it, commented out: taking a `#` away changes nothing yet."""
+    parts = [_TEMPLATE_HEAD]
+    for section, note in section_notes():
+        if section == CREDENTIALS:
+            parts.append(_CREDENTIALS_EXAMPLE)
+            continue
+        lines = [f"# {note}", f"[{section}]"]
+        for setting in all_settings():
+            if setting.path[0] == section:
+                lines += [f"# {setting.description}", *_template_lines(setting)]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+_TEMPLATE_HEAD = """\
+# Settings of evermirror. Every setting is here with its default; take the # away to change one.
+# The same from the environment: EVERMIRROR_SECTION__KEY, lists as JSON. Flags come before both.
+# Secrets may be kept in files: KEY_file = "path" here, EVERMIRROR_SECTION__KEY__FILE=path there.
+# "none" unsets what may be unset. See also `evermirror config check` and `config show`."""
+
+_CREDENTIALS_EXAMPLE = """\
+# Ways to sign in upstream; repositories refer to them by name. Also: username, password, ssh_key_file.
+# [credentials.example]
+# token_file = "/run/secrets/example-token\""""
+
+
+def _template_lines(setting: Setting) -> list[str]:
+    key = setting.path[-1]
+    if setting.kind is Kind.SECRET:
+        return [f'# {key} = "…", or {key}_file = "path"']
+    return [f"#{key} = {as_toml(_plain(setting, setting.default))}"]
+
+
+def _instances(path: KeyPath, config: Config) -> Iterator[KeyPath]:
+    if path[:2] == (CREDENTIALS, ANY_NAME):
+        for name in config.credentials:
+            yield (CREDENTIALS, name, *path[2:])
+    else:
+        yield path
+
+
+def _value_at(config: Config, path: KeyPath) -> object:
+    node: object = config
+    for key in path:
+        node = node[key] if isinstance(node, Mapping) else getattr(node, key)
+    return node
+
+
+def _plain(setting: Setting, value: object) -> object:
+    """Text, numbers and lists only, as a user would write them."""
+    match setting.kind, value:
+        case _, None:
+            return None
+        case Kind.SECRET, _:
+            return MASK
+        case Kind.SECRETS, Mapping():
+            return dict.fromkeys(value, MASK)
+        case Kind.URL, str():
+            return without_password(value)
+        case Kind.DURATION, float() | int():
+            return format_duration(value)
+        case Kind.SIZE, int():
+            return _exact_size(value)
+        case Kind.RATE, float() | int():
+            return f"{value:g}/s"
+        case _, Path():
+            return str(value)
+        case _, SecretStr():
+            return MASK
+        case _, tuple():
+            return list(value)
+        case _:
+            return value
+
+
+def _exact_size(size_bytes: int) -> str:
+    """People's units where they lose nothing."""
+    short = format_size(size_bytes)
+    return short if parse_size(short) == size_bytes else f"{size_bytes}B"
+
+
+def without_password(url: str) -> str:
+    """The URL with its password masked; what cannot be parsed is masked whole."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return MASK
+    user, at, host = parts.netloc.rpartition("@")
+    name, colon, _ = user.partition(":")
+    netloc = f"{name}:{MASK}@{host}" if colon else f"{user}{at}{host}"
+    query = MASK if "password" in parts.query.lower() else parts.query
+    return urlunsplit(parts._replace(netloc=netloc, query=query))

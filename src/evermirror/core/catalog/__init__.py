@@ -1,0 +1,1 @@
+"""Which repos exist: parse and compare."""

@@ -1,0 +1,1 @@
+"""When to look: policies, queues, limits, retries."""

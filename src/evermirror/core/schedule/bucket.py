@@ -1,0 +1,41 @@
+"""A token bucket without a clock: at most ``burst`` at once and ``rate`` a second in the long run.
+
+Kept as one number, the time at which the bucket will be full again. A token is there when that time is at
+most ``(burst - 1) / rate`` ahead; so ``ready_at`` is exact, and a sleeper that wakes then always finds its
+token.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+class TokenBucket:
+    """``rate`` is tokens per second, None for no limit; ``burst`` is a second's worth unless told."""
+
+    __slots__ = ("_full_at", "_step_s", "_tolerance_s")
+
+    def __init__(self, rate: float | None, burst: float | None = None) -> None:
+        self._full_at = -math.inf
+        self._step_s = 0.0
+        self._tolerance_s = 0.0
+        self.set_rate(rate, burst)
+
+    def set_rate(self, rate: float | None, burst: float | None = None) -> None:
+        """Change the rate; tokens already spent stay spent."""
+        self._step_s = 0.0 if rate is None else 1.0 / rate
+        self._tolerance_s = 0.0 if rate is None else (max(1.0, rate if burst is None else burst) - 1.0) / rate
+        if rate is None:
+            self._full_at = -math.inf
+
+    def ready_at(self) -> float:
+        """The time from which a token is there (may lie in the past)."""
+        return self._full_at - self._tolerance_s
+
+    def take(self, now: float) -> bool:
+        """Take a token if there is one."""
+        if self._full_at - self._tolerance_s > now:
+            return False
+        if self._step_s:
+            self._full_at = (self._full_at if self._full_at > now else now) + self._step_s
+        return True

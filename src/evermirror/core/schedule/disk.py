@@ -1,0 +1,47 @@
+"""The disk guard: may this worker start a new clone?
+
+Rules
+    used share ≥ high                    → no new clones (fetches of what is here go on)
+    used share < high − HYSTERESIS       → clones again
+    in between                           → as before, so that the switch does not flap
+    a write failed for lack of room      → no new clones until the share is below the lower mark
+                                           *and* HOLD_S has passed (quotas and reserved blocks do not
+                                           show in the used share)
+
+        ┌────── used ≥ high, or a write failed ──────┐
+        │                                            ▼
+    accepting ◀── used < low, and the hold is over ── closed
+"""
+
+from __future__ import annotations
+
+HYSTERESIS = 0.02  # of the disk; a clone or two of room before the guard opens again
+HOLD_S = 300.0  # seconds a failed write keeps the guard closed; matches the retry of DISK_FULL
+
+
+class DiskGuard:
+    """Fed with the disk's used share and with failed writes; answers ``accepting``."""
+
+    __slots__ = ("_accepting", "_closed_until", "_high")
+
+    def __init__(self, high: float) -> None:
+        self._high = high
+        self._accepting = True
+        self._closed_until = 0.0
+
+    @property
+    def accepting(self) -> bool:
+        return self._accepting
+
+    def observe(self, used_share: float, now: float) -> bool:
+        """A look at the disk; returns whether clones are accepted from here on."""
+        if used_share >= self._high:
+            self._accepting = False
+        elif used_share < self._high - HYSTERESIS and now >= self._closed_until:
+            self._accepting = True
+        return self._accepting
+
+    def write_failed(self, now: float) -> None:
+        """git said that there is no room."""
+        self._accepting = False
+        self._closed_until = now + HOLD_S

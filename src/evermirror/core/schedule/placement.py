@@ -1,0 +1,114 @@
+"""Where a repo stands in its host's queue: after a poll, on arrival, and after a restart.
+
+Rules
+- After a poll: priority = max(priority, clock) + stride; or without the stride, for one that keeps its turn.
+- A newcomer stands at the queue's front: it is polled soon, and gains nothing on those who were there before.
+- One that was polled before we started stands at clock + stride * (part of its usual gap that is still to
+  go).
+- An interval counts from the last poll and is neither shorter than the min gap nor longer than the max gap.
+- A repo is eligible when its min gap and its retry delay are over; a repo with an interval waits in `due_at`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from evermirror.core.schedule.hosts import HostState
+from evermirror.core.schedule.policies import Policy
+from evermirror.core.schedule.queue import Phase, Tracked
+from evermirror.core.schedule.settings import ScheduleSettings
+from evermirror.core.schedule.shares import Shares
+
+
+class Placement:
+    """Policy, settings and shares, brought to bear on one repo at a time."""
+
+    __slots__ = ("_policy", "_settings", "shares")
+
+    def __init__(self, settings: ScheduleSettings, policy: Policy) -> None:
+        self._settings = settings
+        self._policy = policy
+        self.shares = Shares()
+
+    def configure(self, settings: ScheduleSettings) -> None:
+        """New limits under the same policy."""
+        self._settings = settings
+
+    def assign(self, repo: Tracked, host: HostState) -> None:
+        """Decide by the policy whether the repo goes by stride or by interval."""
+        repo.interval_s = self._policy.interval_s(repo.spec)
+        if repo.interval_s is not None:
+            self.shares.drop(repo, host)
+
+    def arrive(self, repos: Iterable[tuple[Tracked, HostState]], now: float) -> None:
+        """Place repos that are not in a queue, many at once."""
+        pairs = sorted(
+            repos, key=lambda pair: pair[0].last_poll_at
+        )  # of two that are late, the later one first
+        self.shares.enrol([pair for pair in pairs if pair[0].interval_s is None], self._policy, now)
+        fronts: dict[int, float] = {}
+        for repo, host in pairs:
+            front = fronts.get(id(host))
+            if front is None:
+                host.queue.release(now, bounded=host.max_gap_s is not None)
+                at = host.queue.front()
+                front = fronts[id(host)] = host.queue.clock if at is None else at
+            if repo.interval_s is not None:
+                repo.due_at = self._due_at(repo, host) if repo.last_poll_at else now
+                repo.due_at = max(repo.due_at, repo.not_before)
+            elif repo.last_poll_at:
+                repo.priority = host.queue.clock + repo.stride * self._part_to_go(repo, host, now)
+            else:
+                repo.priority = front
+            self.enter(repo, host, now)
+
+    def rebuild(self, repos: list[tuple[Tracked, HostState]], now: float) -> None:
+        """Place everybody who waits anew, as after a restart; the queues were emptied."""
+        for repo, host in repos:
+            self.assign(repo, host)
+        self.arrive([pair for pair in repos if pair[0].phase is Phase.WAITING], now)
+
+    def after_poll(self, repo: Tracked, host: HostState, now: float, *, keeps_turn: bool) -> None:
+        """Place a repo whose poll or sync just ended."""
+        if repo.interval_s is not None:
+            if repo.not_before:
+                repo.due_at = repo.not_before
+            else:
+                repo.due_at = now + self._settings.min_gap_s if keeps_turn else self._due_at(repo, host)
+        else:
+            self.shares.set(repo, host, self.shares.stride(repo, self._policy, now))
+            if repo.priority < host.queue.clock:
+                repo.priority = host.queue.clock
+            if not keeps_turn:
+                repo.priority += repo.stride
+        self.enter(repo, host, now)
+
+    def learnt(self, repo: Tracked, host: HostState, now: float) -> None:
+        """A repo in the queue turned out to be busier than thought: it moves forward, never back."""
+        if repo.interval_s is None:
+            started = repo.priority - repo.stride
+            self.shares.set(repo, host, self.shares.stride(repo, self._policy, now))
+            repo.priority = min(repo.priority, max(started, host.queue.clock) + repo.stride)
+            host.queue.leave(repo)
+            self.enter(repo, host, now)
+
+    def at_once(self, repo: Tracked, host: HostState, now: float) -> None:
+        """A repo in the queue has nothing to wait for any more but its min gap."""
+        host.queue.leave(repo)
+        repo.not_before = 0.0
+        repo.priority = host.queue.clock
+        repo.due_at = max(now, repo.last_poll_at + self._settings.min_gap_s)
+        self.enter(repo, host, now)
+
+    def enter(self, repo: Tracked, host: HostState, now: float) -> None:
+        eligible_at = repo.not_before
+        if repo.last_poll_at:
+            eligible_at = max(eligible_at, repo.last_poll_at + self._settings.min_gap_s)
+        host.queue.enter(repo, eligible_at, now, bounded=host.max_gap_s is not None)
+
+    def _due_at(self, repo: Tracked, host: HostState) -> float:
+        return repo.last_poll_at + self.shares.aimed_gap_s(repo, host, self._settings)
+
+    def _part_to_go(self, repo: Tracked, host: HostState, now: float) -> float:
+        gap = self.shares.aimed_gap_s(repo, host, self._settings)
+        return min(1.0, max(0.0, 1.0 - (now - repo.last_poll_at) / gap)) if gap > 0.0 else 0.0

@@ -1,0 +1,96 @@
+"""Which repos and hosts the schedule knows, and what the max gap comes to on each host.
+
+A repo that is removed while it is under way stays in `leaving` until that ends; one that comes back in
+between is the same repo. A host lives as long as it has repos, those that are leaving included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from evermirror.core.schedule.board import Board
+from evermirror.core.schedule.hosts import HostState
+from evermirror.core.schedule.queue import Phase, Tracked
+from evermirror.core.schedule.settings import ScheduleSettings
+from evermirror.core.schedule.views import Entry
+from evermirror.core.schedule.weather import Weather
+from evermirror.model.repo import Host, RepoKey
+
+# Deadlines may claim this part of a budget; the rest goes by stride, so that busy repos are not forgotten.
+_DEADLINE_SHARE = 0.5
+
+
+class Registry:
+    """Keeps the books; places and settles nothing."""
+
+    __slots__ = ("_board", "_weather", "hosts", "leaving", "repos")
+
+    def __init__(self, board: Board, weather: Weather) -> None:
+        self._board = board
+        self._weather = weather
+        self.repos: dict[RepoKey, Tracked] = {}
+        self.leaving: dict[RepoKey, Tracked] = {}
+        self.hosts: dict[Host, HostState] = {}
+
+    def host_of(self, repo: Tracked) -> HostState:
+        return self.hosts[repo.spec.host]
+
+    def under_way(self, key: RepoKey, phases: tuple[Phase, ...]) -> Tracked:
+        """The repo of that name, which is in one of these phases; anything else is the caller's error."""
+        repo = self.repos.get(key) or self.leaving.get(key)
+        if repo is None or repo.phase not in phases:
+            raise ValueError(f"{key} is {'unknown' if repo is None else repo.phase.value}")
+        return repo
+
+    def enrol(self, entry: Entry, settings: ScheduleSettings, clock: float, now: float) -> Tracked:
+        """The repo of this entry, new or with its new configuration; it stands in no queue."""
+        spec = entry.spec
+        host = self.hosts.get(spec.host)
+        if host is None:
+            host = HostState(spec.host, settings, self._weather.of(spec.host), clock)
+            self.hosts[spec.host] = host
+            self._board.put()
+        repo = self.leaving.pop(spec.key, None) or self.repos.get(spec.key)
+        if repo is None:
+            repo = Tracked(spec, entry.memory, now)
+            host.repos += 1
+        else:
+            repo.spec, repo.weight, repo.gone = spec, spec.priority.weight, False
+            host.queue.leave(repo)
+        self.repos[spec.key] = repo
+        return repo
+
+    def forget(self, repo: Tracked) -> None:
+        """The repo is neither scheduled nor under way any more."""
+        self.leaving.pop(repo.spec.key, None)
+        host = self.host_of(repo)
+        host.repos -= 1
+        if not host.repos:
+            del self.hosts[host.name]
+            self._weather.forget(host.name)
+            self._board.drop(host)
+
+    def emptied(self, clock: float) -> list[tuple[Tracked, HostState]]:
+        """Empty every queue; returns all repos, which stand nowhere now and have no stride."""
+        for host in self.hosts.values():
+            host.queue = host.queue.emptied()
+            host.offset = clock
+            host.rate_sum = 0.0
+        everybody = [*self.repos.values(), *self.leaving.values()]
+        for repo in everybody:
+            repo.stride, repo.ticket, repo.in_oldest = 0.0, 0, False
+        return [(repo, self.host_of(repo)) for repo in everybody]
+
+    def bound_gaps(self, settings: ScheduleSettings) -> Iterable[Host]:
+        """Set what the max gap comes to within the budgets; returns the hosts for which it moved."""
+        moved = []
+        for host in self.hosts.values():
+            gap = settings.max_gap_s
+            if gap is not None and settings.host_rate is not None:
+                gap = max(gap, host.repos / (settings.host_rate * _DEADLINE_SHARE))
+            if gap is not None and settings.polls_per_second is not None:
+                gap = max(gap, len(self.repos) / (settings.polls_per_second * _DEADLINE_SHARE))
+            if gap != host.max_gap_s:
+                host.max_gap_s = gap
+                moved.append(host.name)
+        return moved

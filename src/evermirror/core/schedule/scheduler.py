@@ -1,0 +1,434 @@
+"""When to look at which repo: the one door to queues, limits, retries, weather and git slots.
+
+    waiting --take--> polling --polled---------------------------------------> waiting
+                         |------changed--> changed --take_sync--> syncing --synced--^
+                         +------failed--------+---------failed------+---------------^
+
+Rules
+- A poll taken is finished by exactly one of `polled`, `changed`, `failed`; a sync taken by `synced` or
+  `failed`. Until then the repo is nowhere else: it is never under way twice. Removal in between waits for
+  that end.
+- Of all hosts that may be asked now (hosts.py) the best one wins: requests, then deadlines, then the smallest
+  priority. `polls_per_second` holds for all but requests, `polls_in_flight` for all.
+- After a poll: priority = max(priority, the queue's clock) + stride. A newcomer stands where the queue's
+  front is.
+- A repo that is remembered from before a restart stands where the rest of its usual gap puts it.
+- A failure that is retried, and one that is no fault of the repo, keeps its turn: no stride is added.
+- The max gap is kept where budgets allow: at most half of them goes to deadlines.
+- `now` is UTC seconds and is taken as not going backwards: an earlier one counts as the latest seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from evermirror.core.schedule import report
+from evermirror.core.schedule.board import Board
+from evermirror.core.schedule.bucket import TokenBucket
+from evermirror.core.schedule.hosts import HostState, Rank
+from evermirror.core.schedule.intensity import learn
+from evermirror.core.schedule.placement import Placement
+from evermirror.core.schedule.policies import POLICIES, Policy, policy_named
+from evermirror.core.schedule.queue import Phase, Tracked
+from evermirror.core.schedule.registry import Registry
+from evermirror.core.schedule.retry import BACKOFF_STEPS, RETRY_RULES, Wait, retry_delay_s
+from evermirror.core.schedule.settings import ScheduleSettings
+from evermirror.core.schedule.slots import SyncSlots
+from evermirror.core.schedule.views import Entry, Explanation, HostView, ScheduleWarning, Verdict
+from evermirror.core.schedule.weather import Weather
+from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.memory import RepoMemory
+from evermirror.model.repo import Host, RepoKey
+
+_WAITING, _POLLING, _CHANGED, _SYNCING = Phase.WAITING, Phase.POLLING, Phase.CHANGED, Phase.SYNCING
+
+
+class Scheduler:
+    """See the module's rules."""
+
+    def __init__(self, settings: ScheduleSettings, policies: Mapping[str, Policy] = POLICIES) -> None:
+        self._policies = policies
+        self._settings = settings
+        self._placement = Placement(settings, policy_named(settings.policy, policies))
+        self._board = Board()
+        self._weather = Weather()
+        self._known = Registry(self._board, self._weather)
+        self._slots = SyncSlots(settings.slots)
+        self._bucket = TokenBucket(settings.polls_per_second)
+        self._polls = 0  # in flight
+        self._clock = 0.0  # virtual time over all hosts: where the last poll in its turn stood
+        self._now = 0.0
+        self._requests = 0
+
+    # Which repos there are
+
+    def add(self, entries: Iterable[Entry], now: float) -> None:
+        """Schedule these from now on; one that is here already gets its new configuration."""
+        now = self._at(now)
+        placed: dict[RepoKey, tuple[Tracked, HostState]] = {}
+        for entry in entries:
+            repo = self._known.enrol(entry, self._settings, self._clock, now)
+            host = self._known.host_of(repo)
+            self._placement.assign(repo, host)
+            if repo.phase is _WAITING:
+                placed[entry.spec.key] = repo, host
+        moved = self._bound_gaps()
+        self._placement.arrive(placed.values(), now)
+        self._settle({*moved, *(host.name for _, host in placed.values())}, now)
+
+    def remove(self, keys: Iterable[RepoKey], now: float) -> None:
+        """Schedule these no longer. What is under way ends as usual, and then is forgotten."""
+        now = self._at(now)
+        touched: set[Host] = set()
+        for key in keys:
+            repo = self._known.repos.pop(key, None)
+            if repo is None:
+                continue
+            touched.add(repo.spec.host)
+            self._known.host_of(repo).queue.leave(repo)
+            if repo.phase is _CHANGED:
+                self._slots.drop(key)
+                repo.phase = _WAITING
+            if repo.phase is _WAITING:
+                self._forget(repo)
+            else:
+                repo.gone, repo.again = True, False
+                self._known.leaving[key] = repo
+        self._settle({*self._bound_gaps(), *touched}, now)
+
+    def request(self, key: RepoKey, now: float) -> bool:
+        """Somebody wants this repo looked at; one under way is looked at again after. False: not ours."""
+        now = self._at(now)
+        repo = self._known.repos.get(key)
+        if repo is None:
+            return False
+        if repo.phase is _WAITING:
+            host = self._known.host_of(repo)
+            self._ask(repo, host)
+            self._board.settle(host, now)
+        else:
+            repo.again = True
+            self._slots.hasten(key)
+        return True
+
+    def reconfigure(self, settings: ScheduleSettings, now: float) -> None:
+        """New settings hold from now on; what is under way goes on."""
+        now = self._at(now)
+        policy = policy_named(settings.policy, self._policies)
+        old, self._settings = self._settings, settings
+        self._slots.slots = settings.slots
+        self._bucket.set_rate(settings.polls_per_second)
+        for host in self._known.hosts.values():
+            host.bucket.set_rate(settings.host_rate)
+            host.connections.configure(settings)
+        self._known.bound_gaps(settings)
+        if settings.places_as(old):
+            self._placement.configure(settings)
+        else:
+            self._placement = Placement(settings, policy)
+            self._placement.rebuild(self._known.emptied(self._clock), now)
+        self._settle(self._known.hosts, now)
+
+    def allow_clones(self, allowed: bool) -> None:
+        """The disk guard's switch: while it is off first clones wait."""
+        self._slots.clones_allowed = allowed
+
+    # Polls
+
+    def take(self, now: float) -> RepoKey | None:
+        """The repo to poll now, if any; its poll is in flight from here on."""
+        now = self._at(now)
+        if self._polls >= self._settings.polls_in_flight:
+            return None
+        self._board.advance(now)
+        best = self._board.best()
+        if best is None:
+            return None
+        rank, host = best
+        if rank is not Rank.REQUEST and self._bucket.ready_at() > now:
+            return None
+        if rank is Rank.STRIDE:
+            repo = host.queue.take_front()
+            stood = host.offset + repo.priority
+            if stood < self._clock:
+                host.offset += self._clock - stood
+            else:
+                self._clock = stood
+        elif rank is Rank.DUE:
+            repo = host.queue.take_due(host.max_gap_s)
+        else:
+            repo = host.queue.take_requested()
+            repo.urgent = True
+        self._bucket.take(now)
+        host.bucket.take(now)
+        repo.phase = _POLLING
+        self._polls += 1
+        host.connections.polls += 1
+        self._board.settle(host, now)
+        return repo.spec.key
+
+    def next_wake(self, now: float) -> float | None:
+        """When ``take`` or ``take_sync`` can next succeed by time alone; None: only after another event."""
+        now = self._at(now)
+        at = self._next_sync(now)
+        if self._polls < self._settings.polls_in_flight:
+            at = min(at, self._next_poll(now))
+        return at if at < math.inf else None
+
+    def polled(self, key: RepoKey, now: float) -> None:
+        """Upstream was seen, and nothing had changed."""
+        now = self._at(now)
+        repo, host = self._end(key, _POLLING)
+        self._succeed(repo, host, now)
+        self._requeue(repo, host, now)
+
+    def changed(self, key: RepoKey, now: float, *, first: bool = False) -> None:
+        """Upstream's refs moved: it waits for a git slot; ``first`` where there is no mirror of it yet."""
+        now = self._at(now)
+        repo, host = self._end(key, _POLLING)
+        repo.last_poll_at = repo.since = now
+        self._host_succeeded(host, now)
+        if repo.gone:
+            self._requeue(repo, host, now)
+            return
+        repo.phase = _CHANGED
+        self._slots.want(
+            key,
+            host.name,
+            host.connections,
+            rank=repo.spec.priority.rank,
+            first=first,
+            urgent=repo.urgent or repo.again,
+        )
+        self._board.settle(host, now)
+
+    # Syncs
+
+    def take_sync(self, now: float) -> RepoKey | None:
+        """The changed repo to sync now, if any; it holds a git slot from here on."""
+        now = self._at(now)
+        key = self._slots.take(lambda host: self._may_transfer(self._known.hosts[host], now))
+        if key is not None:
+            self._known.repos[key].phase = _SYNCING
+        self._settle_touched(now)
+        return key
+
+    def synced(self, key: RepoKey, now: float, push_times: Iterable[float] = ()) -> None:
+        """The mirror equals upstream again; ``push_times`` are the commit times it brought."""
+        now = self._at(now)
+        repo, host = self._end(key, _SYNCING)
+        repo.activity = learn(repo.activity, push_times, after=repo.seen_at, now=now)
+        self._succeed(repo, host, now)
+        self._requeue(repo, host, now)
+
+    # What was learnt
+
+    def learned(self, key: RepoKey, push_times: Iterable[float], now: float) -> None:
+        """Pushes since the repo was last seen became known; its next place takes them into account."""
+        now = self._at(now)
+        repo = self._known.repos.get(key)
+        if repo is None:
+            return
+        repo.activity = learn(repo.activity, push_times, after=repo.seen_at, now=now)
+        if repo.phase is _WAITING:
+            host = self._known.host_of(repo)
+            self._placement.learnt(repo, host, now)
+            self._board.settle(host, now)
+
+    def failed(self, key: RepoKey, failure: Failure, now: float, *, jitter: float = 0.0) -> Verdict:
+        """The poll or sync did not succeed; ``jitter`` in [-1, 1] spreads retries."""
+        now = self._at(now)
+        repo, host = self._end(key, _POLLING, _CHANGED, _SYNCING)
+        repo.last_poll_at = repo.since = now
+        rule = RETRY_RULES[failure.kind]
+        judgement = self._weather.failed(host.name, key, failure, now)
+        if failure.kind is FailureKind.RATE_LIMITED:
+            host.weather.block(failure.retry_after_s, now)
+        counted = rule.counted and judgement.own
+        if counted:
+            repo.failures += 1
+            repo.failure_kind = failure.kind
+        delay = None
+        if judgement.own:
+            delay = retry_delay_s(
+                rule.wait,
+                repo.failures,
+                max_gap_s=host.max_gap_s,
+                interval_s=repo.interval_s,
+                jitter=jitter,
+            )
+        repo.not_before = 0.0 if delay is None else now + delay
+        worn_out = rule.wait is Wait.BACKOFF and repo.failures >= BACKOFF_STEPS
+        keeps_turn = not judgement.own or not (worn_out or rule.wait is Wait.NORMAL)
+        self._requeue(repo, host, now, keeps_turn=keeps_turn)
+        uncounted = tuple(other for _, other in judgement.uncounted if self._uncount(other, now))
+        self._settle(judgement.changed, now)
+        next_attempt_at = self.explain(key, now).next_poll_at if key in self._known.repos else None
+        return Verdict(counted, repo.failures, next_attempt_at, uncounted)
+
+    def forgive(self, key: RepoKey, now: float) -> bool:
+        """A person reset this repo's failures: it is due at once. False if it is not ours."""
+        now = self._at(now)
+        repo = self._known.repos.get(key)
+        if repo is None:
+            return False
+        repo.failures, repo.failure_kind = 0, None
+        self._at_once(repo, now)
+        return True
+
+    # Readers
+
+    def __len__(self) -> int:
+        return len(self._known.repos)
+
+    def __contains__(self, key: RepoKey) -> bool:
+        return key in self._known.repos
+
+    @property
+    def polls_in_flight(self) -> int:
+        return self._polls
+
+    @property
+    def syncs_waiting(self) -> int:
+        return self._slots.waiting
+
+    @property
+    def syncs_running(self) -> int:
+        return self._slots.running
+
+    def memory(self, key: RepoKey) -> RepoMemory:
+        """What to write down of the repo; digest and mark are not kept here."""
+        return (self._known.repos.get(key) or self._known.leaving[key]).memory()
+
+    def explain(self, key: RepoKey, now: float) -> Explanation:
+        """When the repo is looked at next, and why then."""
+        repo = self._known.repos[key]
+        host = self._known.host_of(repo)
+        return report.explain(repo, host, self._placement.shares, self._settings, self._at(now))
+
+    def hosts(self, now: float) -> tuple[HostView, ...]:
+        """Every host as it stands."""
+        return tuple(report.view(host, self._at(now)) for host in self._known.hosts.values())
+
+    def warnings(self, now: float) -> tuple[ScheduleWarning, ...]:
+        """What an operator should know."""
+        return report.warnings(
+            self._known.hosts.values(),
+            self._known.repos.values(),
+            self._settings,
+            self._weather.network_down,
+            self._at(now),
+        )
+
+    # Inside
+
+    def _at(self, now: float) -> float:
+        if now > self._now:
+            self._now = now
+        return self._now
+
+    def _end(self, key: RepoKey, *phases: Phase) -> tuple[Tracked, HostState]:
+        """Give back what a repo under way had taken."""
+        repo = self._known.under_way(key, phases)
+        host = self._known.host_of(repo)
+        if repo.phase is _POLLING:
+            self._polls -= 1
+            host.connections.polls -= 1
+        elif repo.phase is _CHANGED:
+            self._slots.drop(key)
+        else:
+            self._slots.done(key)
+        return repo, host
+
+    def _succeed(self, repo: Tracked, host: HostState, now: float) -> None:
+        repo.last_poll_at = repo.since = repo.seen_at = now
+        repo.not_before = 0.0
+        if repo.failures:
+            repo.failures, repo.failure_kind = 0, None
+        self._host_succeeded(host, now)
+
+    def _host_succeeded(self, host: HostState, now: float) -> None:
+        others = self._weather.succeeded(host.name, now)
+        if others:
+            self._settle(others, now)
+
+    def _requeue(self, repo: Tracked, host: HostState, now: float, *, keeps_turn: bool = False) -> None:
+        repo.phase = _WAITING
+        repo.urgent = False
+        if repo.gone:
+            self._forget(repo)
+            self._settle({*self._bound_gaps(), host.name}, now)
+        else:
+            self._placement.after_poll(repo, host, now, keeps_turn=keeps_turn)
+            if repo.again:
+                repo.again = False
+                self._ask(repo, host)
+            self._board.settle(host, now)
+
+    def _ask(self, repo: Tracked, host: HostState) -> None:
+        self._requests += 1
+        host.queue.ask(repo, self._requests)
+
+    def _forget(self, repo: Tracked) -> None:
+        self._placement.shares.drop(repo, self._known.host_of(repo))
+        self._known.forget(repo)
+
+    def _uncount(self, key: RepoKey, now: float) -> bool:
+        """A failure of this repo turned out to be weather."""
+        repo = self._known.repos.get(key)
+        if repo is None or not repo.failures:
+            return False
+        repo.failures -= 1
+        if not repo.failures:
+            repo.failure_kind = None
+        self._at_once(repo, now)
+        return True
+
+    def _at_once(self, repo: Tracked, now: float) -> None:
+        if repo.phase is _WAITING:
+            host = self._known.host_of(repo)
+            self._placement.at_once(repo, host, now)
+            self._board.settle(host, now)
+
+    def _bound_gaps(self) -> Iterable[Host]:
+        return self._known.bound_gaps(self._settings) if self._settings.max_gap_s is not None else ()
+
+    def _settle(self, names: Iterable[Host], now: float) -> None:
+        for name in names:
+            host = self._known.hosts.get(name)
+            if host is not None:
+                self._board.settle(host, now)
+        self._settle_touched(now)
+
+    def _settle_touched(self, now: float) -> None:
+        """Hosts whose connections the git slots took or gave back."""
+        while self._slots.touched:
+            host = self._known.hosts.get(self._slots.touched.pop())
+            if host is not None:
+                self._board.settle(host, now)
+
+    def _may_transfer(self, host: HostState, now: float) -> bool:
+        """In a storm transfers wait for the probe that ends it, if there is a repo left to probe with."""
+        weather = host.weather
+        return weather.blocked_until <= now and (weather.kind is None or not host.queue.waiting)
+
+    def _next_sync(self, now: float) -> float:
+        at = math.inf
+        for name in self._slots.held_up():
+            host = self._known.hosts[name]
+            if self._may_transfer(host, max(now, host.weather.blocked_until)):
+                at = min(at, max(now, host.weather.blocked_until))
+        return at
+
+    def _next_poll(self, now: float) -> float:
+        self._board.advance(now)
+        best = self._board.best()
+        token_at = self._bucket.ready_at()
+        if best is None:
+            at = self._board.next_alarm(urgent=False)
+        else:
+            at = now
+            if best[0] is Rank.REQUEST:
+                return now
+        return min(self._board.next_alarm(urgent=True), max(at, token_at, now))

@@ -1,0 +1,66 @@
+"""What the scheduler takes in and gives out: frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evermirror.core.schedule.queue import Phase
+from evermirror.model.failure import FailureKind
+from evermirror.model.memory import RepoMemory
+from evermirror.model.repo import Host, RepoKey, RepoSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A repo to schedule, with what is remembered of it, if anything."""
+
+    spec: RepoSpec
+    memory: RepoMemory | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a failure came to. ``uncounted`` names repos whose earlier failures turned out to be weather."""
+
+    counted: bool
+    failures: int
+    next_attempt_at: float | None  # None: no time can be named
+    uncounted: tuple[RepoKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """When a repo is looked at next, and why then."""
+
+    key: RepoKey
+    phase: Phase
+    reason: str
+    next_poll_at: float | None  # an estimate; None while it is under way or cannot be told
+    aimed_gap_s: float  # what the policy and the budgets come to
+    last_poll_at: float
+    failures: int
+    failure_kind: FailureKind | None
+    pushes_per_day: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """One host as it stands."""
+
+    host: Host
+    repos: int
+    polls: int
+    transfers: int
+    blocked_until: float | None  # it asked us to wait
+    storm: FailureKind | None
+    probe_at: float | None
+    max_gap_s: float | None  # what the budgets make of the setting
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleWarning:
+    """Something an operator should know; ``host`` is None where it concerns all."""
+
+    code: str
+    message: str
+    host: Host | None = None

@@ -1,0 +1,1 @@
+"""The only place that speaks git, and the only place that starts it."""

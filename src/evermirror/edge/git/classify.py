@@ -1,0 +1,291 @@
+"""From git's exit code and words to one ``FailureKind``: a table, read from the top.
+
+What upstream itself says (``remote: …`` and all that follows ``fatal: remote error:``) is kept apart from
+what our own git says, so that no upstream can talk us into a full disk or a damaged mirror. Rules about this
+machine look at our git's words only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from evermirror.model.failure import Failure, FailureKind
+
+MESSAGE_CHARS_MAX = 300  # one line in a table; the whole of stderr is kept beside it
+CAUSE = "cause"  # key in Failure.context: the name of the rule that matched
+UPSTREAM_MOVED = "upstream-moved"
+
+
+class _Says(Enum):
+    OURS = auto()  # our own git's words only
+    ANY = auto()  # upstream's too
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    cause: str
+    kind: FailureKind
+    pattern: re.Pattern[str]
+    says: _Says = _Says.OURS
+    message: str = ""  # put before git's own words
+    hint: str = ""
+    corrupt: bool = False
+
+
+def _rule(
+    cause: str,
+    kind: FailureKind,
+    *patterns: str,
+    says: _Says = _Says.OURS,
+    message: str = "",
+    hint: str = "",
+    corrupt: bool = False,
+) -> _Rule:
+    compiled = re.compile("|".join(f"(?:{p})" for p in patterns), re.IGNORECASE)
+    return _Rule(cause, kind, compiled, says, message, hint, corrupt)
+
+
+_HTTP_STATUS = re.compile(r"(?:returned error:|RPC failed; HTTP|HTTP code = ) ?(\d{3})")
+_RATE_LIMIT = re.compile(r"rate.?limit|too many requests|abuse detection", re.IGNORECASE)
+_PRIVATE_HINT = "upstream is gone or private; give the repo a credential if it is private"
+
+_BEFORE_HTTP = (
+    _rule(
+        "disk-full",
+        FailureKind.DISK_FULL,
+        r"No space left on device",
+        r"Disk quota exceeded",
+        hint="free some space in the data folder, or give it a larger disk",
+    ),
+    _rule(
+        "read-only",
+        FailureKind.DISK_FULL,
+        r"Read-only file system",
+        message="the disk here is read-only",
+        hint="check the disk, and mount it writable",
+    ),
+)
+
+_AFTER_HTTP = (
+    _rule(
+        "certificate",
+        FailureKind.UNKNOWN,
+        r"certificate (?:problem|verification failed|verify failed)",
+        r"server certificate",
+        r"certificate subject name",
+        r"unable to get local issuer certificate",
+        hint="upstreams.ca_file names the certificates that are trusted",
+    ),
+    _rule(
+        "malformed-object",
+        FailureKind.UNKNOWN,
+        r"fsck error in (?:packed|pack) object",
+        r"error: object [0-9a-f]{40,64}: \w+: ",
+        r"fatal: index-pack failed.*fsck",
+        r"unpack-objects.*fsck",
+        message="upstream sends a malformed object",
+    ),
+    _rule(
+        UPSTREAM_MOVED,
+        FailureKind.UNKNOWN,
+        r"couldn't find remote ref",
+        r"not our ref",
+        r"Server does not allow request for unadvertised object",
+        r"remote did not send .*(?:object|ref)",
+        r"want [0-9a-f]{40,64} not valid",
+        says=_Says.ANY,
+        message="upstream changed while it was fetched",
+    ),
+    _rule(
+        "host-key",
+        FailureKind.AUTH_FAILED,
+        r"Host key verification failed",
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        hint="compare the host's key with the one in the data folder's git/known_hosts",
+    ),
+    _rule(
+        "ssh-refused",
+        FailureKind.AUTH_FAILED,
+        r"Permission denied \((?:publickey|password|keyboard|gssapi)",
+        r"Too many authentication failures",
+        r"Load key .*: ",
+        hint="check the credential's ssh_key_file, and that upstream knows its public half",
+    ),
+    _rule(
+        "locked",
+        FailureKind.UNKNOWN,
+        r"Unable to create '.*\.lock': File exists",
+        hint="another program works in the mirror's folder",
+    ),
+    _rule(
+        "not-found",
+        FailureKind.NOT_FOUND,
+        r"repository .*not found",
+        r"does not appear to be a git repository",
+        r"repository .*does not exist",
+        r"project you were looking for could not be found",
+        says=_Says.ANY,
+        hint=_PRIVATE_HINT,
+    ),
+    _rule(
+        "transport-refused", FailureKind.UNKNOWN, r"transport '.*' not allowed", hint="see upstreams.schemes"
+    ),
+    _rule("credentials-in-url", FailureKind.UNKNOWN, r"uses plaintext credentials"),
+    _rule(
+        "memory",
+        FailureKind.UNKNOWN,
+        r"out of memory",
+        r"Cannot allocate memory",
+        hint="git ran out of memory",
+    ),
+    _rule(
+        "corrupt",
+        FailureKind.UNKNOWN,
+        r"loose object .* is corrupt",
+        r"packed object .* is corrupt",
+        r"object file .* is empty",
+        r"unable to unpack [0-9a-f]{40,64} header",
+        r"inflate: data stream error",
+        r"error: inflate",
+        r"bad object [0-9a-f]{40,64}",
+        r"bad object refs/",
+        r"unable to read (?:tree|sha1 file of|object)? ?\(?[0-9a-f]{40,64}",
+        r"unable to find [0-9a-f]{40,64}",
+        r"could not (?:read|parse) (?:object|commit|tree)",
+        r"failed to read object",
+        r"missing (?:blob|tree|commit|tag) [0-9a-f]{40,64}",
+        r"(?:pack|packfile) .*(?:index|checksum|SHA1|trailer).*mismatch",
+        r"packfile .* (?:cannot be accessed|claims to have|is far too short|does not match index)",
+        r"file .*\.pack is (?:far too short|not a GIT packfile)",
+        r"index file .* is too small",
+        r"non-monotonic index",
+        r"wrong index v\d file size",
+        r"bad offset for revindex",
+        r"did not send all necessary objects",
+        r"unresolved deltas",
+        r"not a git repository",
+        r"reference broken",
+        r"ignoring broken ref",
+        r"bad ref for HEAD",
+        r"unexpected line in .*packed-refs",
+        r"unterminated line in .*packed-refs",
+        r"bad config (?:line|file)",
+        r"bad numeric config value",
+        message="the mirror here seems damaged",
+        corrupt=True,
+    ),
+    _rule(
+        "network",
+        FailureKind.NETWORK_TIMEOUT,
+        r"Could not resolve (?:host|proxy)",
+        r"Name or service not known",
+        r"Temporary failure in name resolution",
+        r"Connection (?:refused|timed out|reset|closed|aborted)",
+        r"Operation timed out",
+        r"timed out",
+        r"Couldn't connect to server",
+        r"Failed to connect to",
+        r"No route to host",
+        r"Network is unreachable",
+        r"Operation too slow",
+        r"early EOF",
+        r"RPC failed; curl \d+",
+        r"the remote end hung up",
+        r"unexpected disconnect",
+        r"Empty reply from server",
+        r"Recv failure",
+        r"Send failure",
+        r"transfer closed",
+        r"bytes of body are still expected",
+        r"kex_exchange_identification",
+        r"gnutls_handshake\(\) failed",
+        r"SSL_(?:connect|read|write)",
+        r"TLS connect error",
+        r"invalid index-pack output",
+        r"unable to access",
+    ),
+)
+
+
+def classify(returncode: int, stderr: str, *, authenticated: bool = False) -> Failure:
+    """What a failed git means. ``authenticated``: a credential was offered, so a refusal is about that."""
+    ours, theirs = _split(stderr)
+    if (rule := _first(_BEFORE_HTTP, ours, theirs)) is not None:
+        return _by_rule(rule, ours, theirs)
+    if (match := _HTTP_STATUS.search(ours)) is not None:
+        return _by_status(int(match[1]), ours, theirs, authenticated)
+    if re.search(r"could not read (?:Username|Password)|Authentication failed for", ours):
+        return _by_status(401, ours, theirs, authenticated)
+    if (rule := _first(_AFTER_HTTP, ours, theirs)) is not None:
+        return _by_rule(rule, ours, theirs)
+    if returncode < 0:
+        return _failure("killed", FailureKind.UNKNOWN, f"git was ended by signal {-returncode}")
+    return _failure("unknown", FailureKind.UNKNOWN, _words(ours, theirs) or f"git ended with {returncode}")
+
+
+def _split(stderr: str) -> tuple[str, str]:
+    """Our git's own lines, and upstream's."""
+    ours: list[str] = []
+    theirs: list[str] = []
+    foreign = False
+    for line in re.split(r"[\r\n]+", stderr):
+        foreign = foreign or "remote error: " in line  # its text may have further lines
+        (theirs if foreign or line.startswith("remote: ") else ours).append(line.strip())
+    return "\n".join(filter(None, ours)), "\n".join(filter(None, theirs))
+
+
+def _first(rules: tuple[_Rule, ...], ours: str, theirs: str) -> _Rule | None:
+    both = f"{ours}\n{theirs}"
+    return next((r for r in rules if r.pattern.search(both if r.says is _Says.ANY else ours)), None)
+
+
+def _by_rule(rule: _Rule, ours: str, theirs: str) -> Failure:
+    both = f"{ours}\n{theirs}" if rule.says is _Says.ANY else ours
+    line = next((text for text in both.split("\n") if rule.pattern.search(text)), "")
+    message = f"{rule.message}: {_bare(line)}" if rule.message else _bare(line)
+    return _failure(rule.cause, rule.kind, message, hint=rule.hint, corrupt=rule.corrupt)
+
+
+def _by_status(status: int, ours: str, theirs: str, authenticated: bool) -> Failure:
+    words = _words(ours, theirs)
+    cause = f"http-{status}"
+    match status:
+        case 429:
+            return _failure(cause, FailureKind.RATE_LIMITED, words)
+        case 403 if _RATE_LIMIT.search(theirs):
+            return _failure(cause, FailureKind.RATE_LIMITED, words)
+        case 401 if not authenticated:
+            return _failure(cause, FailureKind.NOT_FOUND, words, hint=_PRIVATE_HINT)
+        case 401 | 403:
+            return _failure(cause, FailureKind.AUTH_FAILED, words, hint="check the repo's credential")
+        case 404 | 410:
+            return _failure(cause, FailureKind.NOT_FOUND, words, hint=_PRIVATE_HINT)
+        case 408:
+            return _failure(cause, FailureKind.NETWORK_TIMEOUT, words)
+        case _ if status >= 500:
+            return _failure(cause, FailureKind.NETWORK_TIMEOUT, words)
+        case _ if 300 <= status < 400:
+            return _failure(
+                cause, FailureKind.UNKNOWN, words, hint="upstream moved; give the repo its new URL"
+            )
+        case _:
+            return _failure(cause, FailureKind.UNKNOWN, words)
+
+
+def _words(ours: str, theirs: str) -> str:
+    """The line that says most: git's fatal one, else its last, else upstream's last."""
+    lines = ours.split("\n") if ours else []
+    fatal = [line for line in lines if line.startswith("fatal: ")]
+    return _bare((fatal or lines or theirs.split("\n"))[-1])
+
+
+def _bare(line: str) -> str:
+    return re.sub(r"^(?:fatal|error|remote): (?:remote error: )?", "", line)[:MESSAGE_CHARS_MAX]
+
+
+def _failure(
+    cause: str, kind: FailureKind, message: str, *, hint: str = "", corrupt: bool = False
+) -> Failure:
+    return Failure(kind, message, hint=hint, corrupt=corrupt, context={CAUSE: cause})

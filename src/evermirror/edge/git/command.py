@@ -1,0 +1,199 @@
+"""The only place that starts git: one call, one process group, one outcome or one ``Failure``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evermirror.edge.git.classify import classify
+from evermirror.edge.git.credentials import Credentials, install_askpass
+from evermirror.edge.git.environment import MINIMUM_VERSION, GitSettings, Remote, environment
+from evermirror.edge.git.process import Ended, Limits, Stop, run_process
+from evermirror.errors import EnvironmentUnfit
+from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.refs import PUBLIC_PREFIXES, Oid, RefSnapshot
+from evermirror.model.repo import RepoSpec
+
+LOCAL_TIMEOUT_S = 3600.0  # for commands that print no progress: a million refs are written in minutes
+VERSION_TIMEOUT_S = 20.0  # git --version takes 2 ms; a machine that needs longer than this is not usable
+SHOWN_OUTPUT_BYTES = 8192  # of stdout and stderr each, kept in a Failure
+_LS_REMOTE_HEAD = re.compile(rb"ref: (refs/[^\t\n]+)\tHEAD")
+_LS_REMOTE_REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\t(refs/[^\n]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A git that ended by itself. ``stderr`` is the tail of what it said, secrets removed."""
+
+    returncode: int
+    stdout: bytes
+    stderr: str
+
+
+class Git:
+    """Starts git with the environment of environment.py, and turns what goes wrong into a ``Failure``."""
+
+    def __init__(self, settings: GitSettings, credentials: Credentials | None = None) -> None:
+        self.settings = settings
+        self.credentials = credentials if credentials is not None else Credentials()
+        self._binary = shutil.which(settings.binary)
+        # git's own helpers, ssh and sh are found here and nowhere else.
+        folders = [str(Path(self._binary).parent)] if self._binary else []
+        self._path = ":".join(dict.fromkeys([*folders, "/usr/bin", "/bin"]))
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        install_askpass(settings.askpass)
+
+    async def run(
+        self,
+        args: Sequence[str],
+        *,
+        repo: Path | None = None,
+        remote: Remote | None = None,
+        stdin: bytes | None = None,
+        config: Iterable[tuple[str, str]] = (),
+        on_stderr: Callable[[bytes], None] | None = None,
+        stdout_limit: int | None = None,
+        timeout_s: float | None = None,
+        no_progress_s: float | None = None,
+        keep_fds: Sequence[int] = (),
+        check: bool = True,
+    ) -> Completed:
+        """Run ``git args``. Where ``check``, an exit code other than 0 is raised as a classified
+        FailureError; a process that we had to end always is."""
+        if timeout_s is None and no_progress_s is None:
+            timeout_s = LOCAL_TIMEOUT_S
+        limits = Limits(
+            stdout_bytes=self.settings.output_bytes if stdout_limit is None else stdout_limit,
+            timeout_s=timeout_s,
+            silence_s=no_progress_s,
+        )
+        try:
+            ended = await run_process(
+                [self.binary, *args],
+                env=self.environment(repo=repo, remote=remote, config=config),
+                cwd=self.settings.home,
+                limits=limits,
+                stdin=stdin,
+                on_stderr=on_stderr,
+                keep_fds=keep_fds,
+            )
+        except OSError as error:
+            raise self._failed(_not_started(error), args, None) from error
+        clean = self.credentials.redactor.clean
+        stderr = clean(ended.stderr.decode("utf-8", "replace"))
+        if ended.stop is not None:
+            raise self._failed(_stopped(ended.stop, limits, remote), args, ended)
+        if check and ended.returncode != 0:
+            failure = classify(ended.returncode, stderr, authenticated=_authenticated(remote))
+            raise self._failed(failure, args, ended)
+        return Completed(ended.returncode, ended.stdout, stderr)
+
+    @property
+    def binary(self) -> str:
+        """git's absolute path."""
+        if self._binary is None:
+            raise EnvironmentUnfit(
+                f"git was not found ({self.settings.binary})",
+                hint=f"install git {_dotted(MINIMUM_VERSION)} or newer, or set git.binary to its path",
+            )
+        return self._binary
+
+    def environment(
+        self,
+        *,
+        repo: Path | None = None,
+        remote: Remote | None = None,
+        config: Iterable[tuple[str, str]] = (),
+    ) -> dict[str, str]:
+        """The environment of one git process; serve.py needs it for a process that streams."""
+        return environment(self.settings, path=self._path, repo=repo, remote=remote, config=config)
+
+    def remote(self, spec: RepoSpec, addresses: Iterable[str]) -> Remote:
+        """Where ``spec`` is, with the addresses that were checked and the credential that it names."""
+        return Remote.of(spec.url, addresses, self.credentials.find(spec))
+
+    async def version(self) -> tuple[int, ...]:
+        """git's version; missing or too old is ``EnvironmentUnfit``, with what to do."""
+        completed = await self.run(["--version"], timeout_s=VERSION_TIMEOUT_S, check=False)
+        match = re.match(rb"git version (\d+)\.(\d+)(?:\.(\d+))?", completed.stdout)
+        if match is None:
+            raise EnvironmentUnfit(
+                f"{self.binary} does not say which git it is", hint="set git.binary to a real git"
+            )
+        version = tuple(int(part) for part in match.groups(b"0"))
+        if version < MINIMUM_VERSION:
+            raise EnvironmentUnfit(
+                f"git {_dotted(version)} is too old",
+                hint=f"install git {_dotted(MINIMUM_VERSION)} or newer, or set git.binary to its path",
+            )
+        return version
+
+    async def ls_remote(self, spec: RepoSpec, addresses: Iterable[str]) -> RefSnapshot:
+        """Upstream's refs, asked by git itself: for transports that the prober does not speak."""
+        prefixes = (*PUBLIC_PREFIXES, *self.settings.refs_extra)
+        patterns = ["HEAD", *(f"{p}*" for p in prefixes)]
+        remote = self.remote(spec, addresses)
+        completed = await self.run(
+            ["ls-remote", "--quiet", "--symref", "--end-of-options", remote.url, *patterns],
+            remote=remote,
+            no_progress_s=self.settings.no_progress_s,
+        )
+        return parse_ls_remote(completed.stdout, prefixes)
+
+    def _failed(self, failure: Failure, args: Sequence[str], ended: Ended | None) -> FailureError:
+        told = Failure(
+            kind=failure.kind,
+            message=failure.message,
+            hint=failure.hint,
+            retry_after_s=failure.retry_after_s,
+            git_command=" ".join(["git", *args]),
+            stdout=_shown(ended.stdout) if ended is not None else "",
+            stderr=_shown(ended.stderr) if ended is not None else "",
+            corrupt=failure.corrupt,
+            context=failure.context,
+        )
+        return FailureError(self.credentials.redactor.clean_failure(told))
+
+
+def parse_ls_remote(output: bytes, prefixes: tuple[str, ...] = PUBLIC_PREFIXES) -> RefSnapshot:
+    """Read ``ls-remote --symref``; peeled tags and refs outside ``prefixes`` are left out."""
+    refs: dict[str, Oid] = {}
+    head: str | None = None
+    for line in output.split(b"\n"):
+        if (match := _LS_REMOTE_HEAD.fullmatch(line)) is not None:
+            head = match[1].decode("utf-8", "surrogateescape")
+        elif (match := _LS_REMOTE_REF.fullmatch(line)) is not None:
+            name = match[2].decode("utf-8", "surrogateescape")
+            if name.startswith(prefixes) and not name.endswith("^{}"):
+                refs[name] = Oid(match[1].decode("ascii"))
+    return RefSnapshot(refs, head)
+
+
+def _authenticated(remote: Remote | None) -> bool:
+    return remote is not None and remote.credential is not None
+
+
+def _not_started(error: OSError) -> Failure:
+    return Failure(FailureKind.UNKNOWN, f"git could not be started: {error.strerror or error}")
+
+
+def _stopped(stop: Stop, limits: Limits, remote: Remote | None) -> Failure:
+    match stop:
+        case Stop.SILENT:
+            kind = FailureKind.UNKNOWN if remote is None else FailureKind.NETWORK_TIMEOUT
+            return Failure(kind, f"no progress for {limits.silence_s:g} s")
+        case Stop.TOO_SLOW:
+            return Failure(FailureKind.UNKNOWN, f"git did not end within {limits.timeout_s:g} s")
+        case Stop.TOO_MUCH:
+            return Failure(FailureKind.UNKNOWN, f"git printed more than {limits.stdout_bytes} bytes")
+
+
+def _shown(output: bytes) -> str:
+    return output[-SHOWN_OUTPUT_BYTES:].decode("utf-8", "replace")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

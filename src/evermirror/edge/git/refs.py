@@ -1,0 +1,228 @@
+"""A bare repository's refs: read them, decide what turns them into upstream's, change them in transactions.
+
+Two transactions, because git refuses one in which branch ``a`` goes and ``a/b`` comes:
+
+    1. deletions                                   (old values given: what we read is what we delete)
+    2. creations, updates, and the end of staging  (a crash before this one is finished by the next sync)
+
+Fetched tips wait below ``refs/evermirror/staging/`` under their own object id. So no name that upstream chose
+is written before it has been checked, none conflicts with another, and what a crash left there is of use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evermirror.edge.git.command import Git
+from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY
+from evermirror.edge.git.lsrefs import valid_name
+from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.refs import Oid, RefChange, RefSnapshot, changes_between
+
+OWN_NAMESPACE = "refs/evermirror/"  # hidden from everybody who clones
+STAGING = OWN_NAMESPACE + "staging/"
+# HEAD must name a branch, but the branch need not exist. Where upstream's HEAD names none (empty, detached),
+# ours names one that is not there: this one, or a longer name should upstream have a branch called so.
+NO_HEAD = "refs/heads/no-head"
+
+BULK_CHANGES = 200  # from here on one packed file with one fsync is cheaper than one for each ref
+COUNT_TIMEOUT_S = 120.0  # the largest known history is walked in less
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRefs:
+    """What is here: public refs, tips in staging, where HEAD points (also to a branch that is not there)."""
+
+    public: RefSnapshot
+    staged: frozenset[Oid] = frozenset()
+    head_target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefPlan:
+    """What turns the refs here into upstream's."""
+
+    deletions: tuple[RefChange, ...] = ()
+    updates: tuple[RefChange, ...] = ()  # creations too
+    wants: frozenset[Oid] = frozenset()  # tips to be fetched first
+    new_head: str | None = None  # what HEAD must name; None: it is right already
+    staged: frozenset[Oid] = field(default=frozenset())  # in staging once ``wants`` are fetched
+
+    @property
+    def changes(self) -> tuple[RefChange, ...]:
+        return tuple(sorted(self.deletions + self.updates, key=lambda c: c.name))
+
+
+def plan_refs(local: LocalRefs, seen: RefSnapshot, *, force: bool = False) -> RefPlan:
+    """Compare; decide. ``force`` has every tip fetched again: git then checks that all of it is here."""
+    check_names(seen)
+    changes = changes_between(local.public, seen)
+    updates = tuple(c for c in changes if c.new is not None)
+    tips = {c.new for c in updates if c.new is not None}
+    wants = frozenset(seen.refs.values()) if force else tips - set(local.public.refs.values()) - local.staged
+    return RefPlan(
+        deletions=tuple(c for c in changes if c.new is None),
+        updates=updates,
+        wants=frozenset(wants),
+        new_head=_new_head(local.head_target, seen),
+        staged=local.staged | wants,
+    )
+
+
+def _new_head(target: str, seen: RefSnapshot) -> str | None:
+    if seen.head is not None:
+        return None if target == seen.head else seen.head
+    if target and target not in seen.refs:
+        return None
+    absent = NO_HEAD
+    while absent in seen.refs:
+        absent += "-"
+    return absent
+
+
+def check_names(seen: RefSnapshot) -> None:
+    """Refuse names that no honest upstream has: they would be ours, or nobody's."""
+    for name in [*seen.refs, *([seen.head] if seen.head is not None else [])]:
+        if name.startswith(OWN_NAMESPACE) or not valid_name(encode_name(name)):
+            raise FailureError(
+                Failure(FailureKind.UNKNOWN, f"upstream advertises an impossible ref {name!r:.200}")
+            )
+
+
+async def read_local(git: Git, repo: Path) -> LocalRefs:
+    """One process and one small file."""
+    listing = await git.run(["for-each-ref", "--format=%(objectname) %(refname)"], repo=repo)
+    return parse_refs(listing.stdout, head_target(repo))
+
+
+def parse_refs(listing: bytes, target: str) -> LocalRefs:
+    """Read for-each-ref's answer; of our own namespace only staging is told."""
+    public: dict[str, Oid] = {}
+    staged: set[Oid] = set()
+    for line in listing.decode("utf-8", "surrogateescape").split("\n"):
+        oid, _, name = line.partition(" ")
+        if name.startswith(STAGING):
+            staged.add(Oid(oid))
+        elif name and not name.startswith(OWN_NAMESPACE):
+            public[name] = Oid(oid)
+    head = target if target in public else None
+    return LocalRefs(RefSnapshot(public, head), frozenset(staged), target)
+
+
+async def apply_plan(git: Git, repo: Path, plan: RefPlan, *, lock_fd: int, durable: bool = True) -> None:
+    """Change the refs, then HEAD. All of a transaction happens, or none of it.
+
+    Where there are many, they are written without an fsync each and packed at once, with one; only a power
+    cut within that moment could leave a ref unreadable, which is seen as damage and healed by a clone."""
+    bulk = len(plan.deletions) + len(plan.updates) >= BULK_CHANGES
+    if transactions := transaction_input(plan):
+        await git.run(
+            ["update-ref", "--no-deref", "-z", "--stdin"],
+            repo=repo,
+            stdin=transactions,
+            config=(DURABLE_OBJECTS_ONLY,) if bulk or not durable else (),
+            keep_fds=(lock_fd,),
+        )
+        if bulk or not durable:
+            await git.run(["pack-refs", "--all"], repo=repo, keep_fds=(lock_fd,))
+    if plan.new_head is not None:
+        write_head(repo, plan.new_head)
+
+
+def transaction_input(plan: RefPlan) -> bytes:
+    """What ``update-ref -z --stdin`` is told."""
+    first = [_delete(c.name, c.old) for c in plan.deletions]
+    second = [_update(c) for c in plan.updates]
+    second += [_delete(STAGING + oid, oid) for oid in sorted(plan.staged)]
+    return b"".join(_transaction(commands) for commands in (first, second) if commands)
+
+
+def staging_refspecs(wants: Iterable[Oid]) -> bytes:
+    """For ``fetch --stdin``: each tip by its id, so that what we saw is what we get."""
+    return "".join(f"{oid}:{STAGING}{oid}\n" for oid in sorted(wants)).encode("ascii")
+
+
+def head_target(repo: Path) -> str:
+    """What HEAD points to: a branch, which may not exist; "" where it is something else."""
+    text = (repo / "HEAD").read_bytes().decode("utf-8", "surrogateescape").strip()
+    return text.removeprefix("ref:").strip() if text.startswith("ref:") else ""
+
+
+def write_head(repo: Path, target: str) -> None:
+    """As git does it (lock, write, fsync, rename), but the name is never in an argv."""
+    lock = repo / "HEAD.lock"
+    descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with open(descriptor, "wb") as file:
+        file.write(b"ref: " + encode_name(target) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    lock.replace(repo / "HEAD")
+
+
+async def new_commits(
+    git: Git, repo: Path, tips: Collection[Oid], known: Collection[Oid], *, limit: int
+) -> tuple[float, ...]:
+    """Commit times, newest first, of what ``tips`` have and ``known`` have not; at most ``limit``. Upstream
+    wrote these times: they may be anything."""
+    fresh = set(tips) - set(known)
+    lines = [*fresh, *(f"^{oid}" for oid in set(known))]
+    return await _commit_times(git, repo, lines, [], limit) if fresh else ()
+
+
+async def first_parent_times(git: Git, repo: Path, tip: Oid, *, limit: int) -> tuple[float, ...]:
+    """Commit times along the default branch: the best trace of when pushes happened."""
+    return await _commit_times(git, repo, [tip], ["--first-parent"], limit)
+
+
+async def _commit_times(
+    git: Git, repo: Path, revisions: Sequence[str], options: Sequence[str], limit: int
+) -> tuple[float, ...]:
+    """Best effort: the numbers are told to people and to the schedule; they decide about no ref."""
+    command = ["rev-list", "--no-commit-header", "--format=%ct", f"--max-count={limit}", "--ignore-missing"]
+    try:
+        listing = await git.run(
+            [*command, *options, "--stdin"],
+            repo=repo,
+            stdin="".join(f"{r}\n" for r in revisions).encode("ascii"),
+            timeout_s=COUNT_TIMEOUT_S,
+        )
+    except FailureError:
+        return ()
+    return tuple(float(word) for word in listing.stdout.split() if word.lstrip(b"-").isdigit())
+
+
+def _transaction(commands: list[bytes]) -> bytes:
+    return b"start\0" + b"".join(commands) + b"prepare\0commit\0"
+
+
+def _delete(name: str, old: Oid | None) -> bytes:
+    return b"delete %b\0%b\0" % (encode_name(name), (old or "").encode("ascii"))
+
+
+def _update(change: RefChange) -> bytes:
+    name, new = encode_name(change.name), (change.new or "").encode("ascii")
+    if change.old is None:
+        return b"create %b\0%b\0" % (name, new)
+    return b"update %b\0%b\0%b\0" % (name, new, change.old.encode("ascii"))
+
+
+def same_refs(here: RefSnapshot, seen: RefSnapshot) -> bool:
+    """Success means exactly this."""
+    return _plain(here.refs) == _plain(seen.refs) and here.head == seen.head
+
+
+def _plain(refs: Mapping[str, Oid]) -> dict[str, Oid]:
+    return dict(refs)
+
+
+def encode_name(name: str) -> bytes:
+    """Refs are bytes; our strings carry any byte (see model/refs.py)."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def with_real_head(seen: RefSnapshot) -> RefSnapshot:
+    """A HEAD that names a branch which is not there counts as none: not every way of asking tells it."""
+    return seen if seen.head is None or seen.head in seen.refs else RefSnapshot(seen.refs, None)

@@ -1,0 +1,1 @@
+"""Which addresses may be reached, and name resolution that is pinned to the answer checked."""

@@ -1,0 +1,299 @@
+"""The one door to a SQL database: read and write transactions, SQLite or PostgreSQL, errors told as failures.
+
+SQLite: Debian's version can corrupt its write-ahead log when two connections write or checkpoint at once. So
+one connection of a process writes, and a lock file (``<database>.lock``) lets one process write at a time;
+readers are separate, never write and never checkpoint. ``synchronous=FULL``: a commit is on the disk before
+it is acknowledged, also through a power cut. That costs one fsync a commit, and results come in batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from evermirror.edge.store.failures import failure_of, without_secret
+from evermirror.errors import EnvironmentUnfit
+from evermirror.model.failure import Failure, FailureError, FailureKind
+
+BUSY_S = 30.0  # how long a writer waits for another process; a large migration or bulk load may take seconds
+CONNECT_S = 10.0  # a PostgreSQL that does not answer by then is told as unreachable
+COMMAND_S = 120.0  # one statement on PostgreSQL; bulk loads of a million rows are chunked and stay far below
+READERS = 4  # connections that read at the same time; a read takes milliseconds
+PG_CONNECTIONS = 10
+CHECKPOINT_PAGES = 4000  # 16 MB of log before it is folded back: fewer, larger checkpoints
+
+# Writers on PostgreSQL take turns: two batches that touch the same rows in different order would deadlock.
+PG_WRITE_LOCK = 0x65766572_0001
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the database is: a file for SQLite, or a server's URL. Shown without its password."""
+
+    path: Path | None
+    url: sa.URL
+
+    @property
+    def shown(self) -> str:
+        return str(self.path) if self.path is not None else self.url.render_as_string(hide_password=True)
+
+    @property
+    def secret(self) -> str:
+        return str(self.url.password or "")
+
+
+def parse_place(url: str) -> Place:
+    """``sqlite:///file`` (the rest is the path, taken literally) or ``postgresql://user:password@host/name``."""
+    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
+        path = Path(url.removeprefix("sqlite:///"))
+        return Place(path, sa.URL.create("sqlite+aiosqlite", database=str(path)))
+    try:
+        parsed = sa.make_url(url)
+    except (ArgumentError, ValueError):
+        raise _unusable("database.url cannot be read") from None
+    if parsed.drivername not in ("postgresql", "postgres", "postgresql+asyncpg"):
+        raise _unusable(f"database.url has the scheme {parsed.drivername!r}, which is not supported")
+    sslmode = parsed.query.get("sslmode")
+    if isinstance(sslmode, tuple):
+        raise _unusable("database.url has several sslmode")
+    parsed = parsed.set(drivername="postgresql+asyncpg").difference_update_query(["sslmode"])
+    if sslmode is not None:
+        parsed = parsed.update_query_dict({"ssl": sslmode})  # asyncpg's word for it
+    return Place(None, parsed)
+
+
+def _unusable(message: str) -> EnvironmentUnfit:
+    return EnvironmentUnfit(
+        message, hint="Use sqlite:///path/to/file or postgresql://user:password@host:port/database"
+    )
+
+
+class Database:
+    """An open database. ``read`` and ``write`` give a connection inside a transaction."""
+
+    def __init__(
+        self, place: Place, reader: AsyncEngine, writer: AsyncEngine, gate: WriteGate | None
+    ) -> None:
+        self._place = place
+        self._reader = reader
+        self._writer = writer
+        self._gate = gate
+
+    @classmethod
+    async def open(cls, place: Place) -> Database:
+        """Connects once, so that what is wrong is told at start."""
+        database = cls._sqlite(place, place.path) if place.path is not None else cls._postgres(place)
+        try:
+            await database._check()
+        except EnvironmentUnfit:
+            await database.close()
+            raise
+        except (SQLAlchemyError, OSError, TimeoutError, ValueError) as e:
+            await database.close()
+            raise EnvironmentUnfit(
+                f"the database {place.shown} cannot be opened: {_reason(e, place.secret)}",
+                hint="Check database.url, that the server runs, and that this user may use it",
+            ) from None
+        return database
+
+    @classmethod
+    def _sqlite(cls, place: Place, path: Path) -> Database:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Made by us first, so that only this user can read it; its log files take over these rights.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            gate = WriteGate(path.with_name(path.name + ".lock"))
+        except OSError as e:
+            raise EnvironmentUnfit(
+                f"the database {path} cannot be opened: {e.strerror or e}",
+                hint="Choose a data folder that this user can write to",
+            ) from None
+        writer = _sqlite_engine(place, size=1, begin="BEGIN IMMEDIATE")
+        reader = _sqlite_engine(place, size=READERS, begin="BEGIN")
+        _on_connect(writer, f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        _on_connect(reader, "PRAGMA query_only=ON", "PRAGMA wal_autocheckpoint=0")
+        return cls(place, reader, writer, gate)
+
+    @classmethod
+    def _postgres(cls, place: Place) -> Database:
+        engine = create_async_engine(
+            place.url,
+            pool_size=PG_CONNECTIONS,
+            max_overflow=0,
+            pool_timeout=BUSY_S,
+            pool_pre_ping=True,  # a server that was restarted costs a reconnect, not a failed command
+            hide_parameters=True,
+            connect_args={
+                "timeout": CONNECT_S,
+                "command_timeout": COMMAND_S,
+                "server_settings": {"application_name": "evermirror", "lock_timeout": f"{BUSY_S:.0f}s"},
+            },
+        )
+        return cls(place, engine, engine, None)
+
+    async def _check(self) -> None:
+        if self._gate is not None:
+            async with self._gate, self._writer.connect() as c:
+                mode = (await c.exec_driver_sql("PRAGMA journal_mode")).scalar_one()
+            if mode != "wal":
+                raise EnvironmentUnfit(
+                    f"the database {self._place.shown} cannot use a write-ahead log here",
+                    hint="Keep it on a local disk, not on a network share",
+                )
+            return
+        async with self._reader.connect() as c:
+            encoding = (await c.exec_driver_sql("SHOW server_encoding")).scalar_one()
+        if encoding != "UTF8":
+            raise EnvironmentUnfit(
+                f"the database {self._place.shown} has the encoding {encoding}",
+                hint="Create it with ENCODING 'UTF8'",
+            )
+
+    @property
+    def path(self) -> Path | None:
+        """The file, where it is one."""
+        return self._place.path
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self._gate is not None
+
+    def insert(self, table: sa.Table) -> Any:
+        """An INSERT that knows ON CONFLICT; both engines spell it alike."""
+        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+    def among(self, column: sa.Column[str], values: Sequence[str]) -> sa.ColumnElement[bool]:
+        """Whether a column has one of these values.
+
+        PostgreSQL joins with them as one array: ``= ANY(array)`` is searched linearly in a cached plan."""
+        if self.is_sqlite:
+            return column.in_(values)
+        array = sa.literal(list(values), postgresql.ARRAY(sa.Text()))
+        return column.in_(sa.select(sa.func.unnest(array)))
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """One consistent look."""
+        with _Told(self._place.secret):
+            async with self._reader.connect() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """One transaction: committed, and on the disk, when the block ends; rolled back when it raises."""
+        with _Told(self._place.secret):
+            if self._gate is not None:
+                async with self._gate, self._writer.begin() as connection:
+                    yield connection
+            else:
+                async with self._writer.begin() as connection:
+                    await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(PG_WRITE_LOCK)))
+                    yield connection
+
+    async def close(self) -> None:
+        """Readers first: the last to close checkpoints, and that must be the writer, under its lock."""
+        await self._reader.dispose()
+        if self._gate is None:
+            return
+        try:
+            async with self._gate:
+                await self._writer.dispose()
+        finally:
+            self._gate.close()
+
+
+class WriteGate:
+    """Lets one writer at a time at a SQLite file: one task of this process, one process of this machine."""
+
+    POLL_S = 0.005  # flock has no wait that a loop could await; another process's write takes milliseconds
+
+    def __init__(self, path: Path) -> None:
+        self._lock = asyncio.Lock()
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    async def __aenter__(self) -> None:
+        await self._lock.acquire()
+        try:
+            async with asyncio.timeout(BUSY_S):
+                while not self._take():  # noqa: ASYNC110 - the other side is another process
+                    await asyncio.sleep(self.POLL_S)
+        except TimeoutError:
+            self._lock.release()
+            message = f"another process has kept the database locked for {BUSY_S:.0f} s"
+            raise FailureError(Failure(FailureKind.UNKNOWN, message)) from None
+        except BaseException:
+            self._lock.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        self._lock.release()
+
+    def _take(self) -> bool:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _sqlite_engine(place: Place, *, size: int, begin: str) -> AsyncEngine:
+    engine = create_async_engine(
+        place.url,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=BUSY_S,
+        hide_parameters=True,
+        # The driver's own transactions start late and end before DDL: we say BEGIN ourselves.
+        connect_args={"isolation_level": None, "timeout": BUSY_S},
+    )
+    sa.event.listen(engine.sync_engine, "begin", lambda c: c.exec_driver_sql(begin))
+    _on_connect(engine, "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON")
+    return engine
+
+
+def _on_connect(engine: AsyncEngine, *statements: str) -> None:
+    def run(connection: Any, _: object) -> None:
+        cursor = connection.cursor()
+        for statement in statements:
+            cursor.execute(statement)
+        cursor.close()
+
+    sa.event.listen(engine.sync_engine, "connect", run)
+
+
+class _Told:
+    """Weather of the database becomes a FailureError without secrets; anything else is a bug and passes."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, DBAPIError | OSError | PoolTimeout | sqlite3.Error):
+            failure = failure_of(error, self._secret)
+            if failure is not None:
+                raise FailureError(failure) from None
+
+
+def _reason(error: BaseException, secret: str) -> str:
+    failure = failure_of(error, secret)
+    return failure.message if failure is not None else without_secret(str(error), secret)

@@ -1,0 +1,80 @@
+"""What a database's error means: weather (a failure to be retried or told) or a bug (None: let it crash)."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from evermirror.model.failure import Failure, FailureKind
+
+# SQLSTATE classes of PostgreSQL that a later attempt may not meet again.
+_PG_WEATHER = {
+    "08",  # connection
+    "25",  # transaction state: a server that turned read-only (fail-over)
+    "28",  # authorisation: credentials changed under us
+    "3D",  # no such database
+    "40",  # deadlock, serialisation
+    "53",  # out of disk, memory, connections
+    "55",  # locked, in use
+    "57",  # shut down, cancelled
+    "58",  # system error
+}
+_PG_DISK_FULL = "53100"
+
+_SQLITE_WEATHER = (
+    "SQLITE_BUSY",
+    "SQLITE_LOCKED",
+    "SQLITE_IOERR",
+    "SQLITE_CANTOPEN",
+    "SQLITE_READONLY",
+    "SQLITE_PERM",
+    "SQLITE_FULL",
+    "SQLITE_CORRUPT",
+    "SQLITE_NOTADB",
+    "SQLITE_NOMEM",
+    "SQLITE_PROTOCOL",
+)
+_RESTORE = "Stop evermirror and restore the database from a backup"
+
+
+def failure_of(error: BaseException, secret: str = "") -> Failure | None:
+    """None for a bug. ``secret`` is the password that must not be shown."""
+    if isinstance(error, DBAPIError):
+        invalid = error.connection_invalidated
+        cause: BaseException = error.orig if error.orig is not None else error
+    else:
+        invalid, cause = False, error
+    message = without_secret(_first_line(cause), secret)
+    if isinstance(cause, sqlite3.Error):
+        return _sqlite_failure(cause, message)
+    state = str(getattr(cause, "sqlstate", None) or "")
+    if state == _PG_DISK_FULL:
+        return Failure(FailureKind.DISK_FULL, f"the database has no room: {message}")
+    if isinstance(cause, PoolTimeout):
+        return Failure(FailureKind.NETWORK_TIMEOUT, "all connections to the database are busy")
+    if invalid or state[:2] in _PG_WEATHER or isinstance(cause, OSError):
+        return Failure(FailureKind.NETWORK_TIMEOUT, f"the database does not answer: {message}")
+    return None
+
+
+def without_secret(text: str, secret: str) -> str:
+    return text.replace(secret, "***") if secret else text
+
+
+def _sqlite_failure(error: sqlite3.Error, message: str) -> Failure | None:
+    name = getattr(error, "sqlite_errorname", "")
+    if not name.startswith(_SQLITE_WEATHER):
+        return None
+    if name.startswith("SQLITE_FULL"):
+        return Failure(FailureKind.DISK_FULL, f"the database has no room: {message}")
+    hint = _RESTORE if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) else ""
+    return Failure(FailureKind.UNKNOWN, f"the database cannot be used: {message}", hint=hint)
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    # SQLAlchemy puts the driver's class before its words.
+    line = text.splitlines()[0]
+    return line.partition(">: ")[2] or line if line.startswith("<class ") else line

@@ -1,0 +1,87 @@
+"""Brings a database to this program's tables: in one transaction, and once, however many processes start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from evermirror.edge.store.database import Database, parse_place
+from evermirror.errors import EnvironmentUnfit
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step that a database has not taken yet."""
+
+    revision: str
+    title: str
+
+
+async def pending_migrations(url: str) -> tuple[Migration, ...]:
+    """What ``Store.open`` would run, oldest first; changes nothing, and makes no file."""
+    place = parse_place(url)
+    if place.path is not None and not place.path.exists():
+        return _steps(None)
+    database = await Database.open(place)
+    try:
+        async with database.read() as c:
+            return await c.run_sync(lambda s: _steps(_revision(s)))
+    finally:
+        await database.close()
+
+
+async def migrate(database: Database) -> tuple[Migration, ...]:
+    """Runs what is pending. Writers take turns, so of several starters the later ones find it done."""
+    async with database.read() as c:
+        if not await c.run_sync(lambda s: _steps(_revision(s))):
+            return ()
+    async with database.write() as c:
+        return await c.run_sync(_upgrade)
+
+
+def _upgrade(connection: sa.Connection) -> tuple[Migration, ...]:
+    from alembic import command
+    from alembic.config import Config
+
+    steps = _steps(_revision(connection))
+    if steps:
+        config = Config()
+        config.set_main_option("script_location", _escaped(_HERE))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+    return steps
+
+
+_HERE = Path(__file__).parent / "migrations"
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace("%", "%%")  # Alembic reads its options with interpolation
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    """The step the database is at; None for an empty one."""
+    from alembic.migration import MigrationContext
+
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _steps(current: str | None) -> tuple[Migration, ...]:
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory(str(_HERE))
+    newest_first = list(scripts.walk_revisions())
+    if current is not None and current not in {s.revision for s in newest_first}:
+        newest = newest_first[0].revision
+        raise EnvironmentUnfit(
+            f"the database is at step {current}, and this program knows steps up to {newest}",
+            hint="It was used by a newer evermirror: run that version, or restore a backup made before",
+        )
+    steps: list[Migration] = []
+    for script in newest_first:
+        if script.revision == current:
+            break
+        steps.append(Migration(script.revision, script.doc))
+    return tuple(reversed(steps))

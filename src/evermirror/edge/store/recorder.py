@@ -1,0 +1,214 @@
+"""Collects writes and hands them to the store in batches: many results, one transaction.
+
+Rules:
+- What ``put`` accepted is written in that order, once, unless the process dies before the flush.
+- A full queue makes ``put`` wait: a slow database slows the engine down instead of filling the memory.
+- A database in trouble is tried again with growing pauses, and ``healthy`` says so. A bug (a write that the
+  database refuses) ends the recorder: ``put`` and ``flush`` then raise it.
+
+    put ──> queue ──(flush_s passed, or batch full, or flush asked)──> store.apply ──> written
+                                                       │ trouble: pause, the same batch again
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Protocol, Self
+
+import structlog
+
+from evermirror.edge.store.apply import Applied
+from evermirror.edge.store.writes import Entry, FromReport
+from evermirror.model.failure import Failure, FailureError, FailureKind
+
+log = structlog.get_logger(__name__)
+
+FLUSH_S = 0.2  # how old a result may become before it is written: short for people, long enough for a batch
+BATCH = 1000  # writes of a transaction, roughly: tens of milliseconds, during which other writers wait
+CAPACITY = 20_000  # writes waiting at most: some MB, about a second of the fastest engine
+BACKOFF_S = (0.2, 10.0)  # first and longest pause after trouble
+CLOSE_S = 60.0  # how long closing goes on trying a database in trouble
+
+
+class Sink(Protocol):
+    """Where batches go: a ``Store``."""
+
+    async def apply(self, batch: list[Entry]) -> Applied: ...
+
+
+class Recorder:
+    """Used as ``async with``: leaving it writes everything that was put."""
+
+    def __init__(
+        self,
+        store: Sink,
+        *,
+        flush_s: float = FLUSH_S,
+        batch: int = BATCH,
+        capacity: int = CAPACITY,
+        backoff_s: tuple[float, float] = BACKOFF_S,
+        close_s: float = CLOSE_S,
+    ) -> None:
+        self._store = store
+        self._flush_s = flush_s
+        self._batch = batch
+        self._capacity = capacity
+        self._backoff_s = backoff_s
+        self._close_s = close_s
+        self._queue: deque[Entry] = deque()
+        self._waiting = 0  # writes in the queue
+        self._accepted = 0  # entries ever put
+        self._written = 0  # entries ever written
+        self._wanted = 0  # flush at least up to this many
+        self._wake = asyncio.Event()
+        self._moved = asyncio.Condition()
+        self._trouble: Failure | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._closing = False
+        self._stopped = False
+        self._bug: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run(), name="recorder")
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the last attempt to write succeeded, and the recorder runs."""
+        return self._trouble is None and self._bug is None
+
+    @property
+    def trouble(self) -> Failure | None:
+        """What is wrong with the database now."""
+        return self._trouble
+
+    @property
+    def waiting(self) -> int:
+        """Writes accepted and not on the disk yet."""
+        return self._waiting
+
+    async def put(self, *entries: Entry) -> None:
+        """Accepts entries; waits while the queue is full."""
+        if self._closing:
+            raise RuntimeError("the recorder is closed")
+        if self._waiting >= self._capacity:
+            async with self._moved:
+                await self._moved.wait_for(lambda: self._waiting < self._capacity or self._stopped)
+        self._raise_if_stopped()
+        self._accept(*entries)
+
+    def _accept(self, *entries: Entry) -> None:
+        self._queue.extend(entries)
+        self._accepted += len(entries)
+        self._waiting += sum(map(_size, entries))
+        if self._queue:
+            self._wake.set()
+
+    def put_soon(self, entry: Entry) -> None:
+        """Accepts an entry that may be missed: one too many is dropped instead of waited for."""
+        if self._closing or self._stopped or self._waiting >= self._capacity:
+            return
+        self._accept(entry)
+
+    async def flush(self) -> None:
+        """Returns when everything put so far is on the disk."""
+        target = self._accepted
+        self._wanted = max(self._wanted, target)
+        self._wake.set()
+        async with self._moved:
+            await self._moved.wait_for(lambda: self._written >= target or self._stopped)
+        if self._written < target:
+            self._raise_if_stopped()
+
+    async def close(self) -> None:
+        """Writes what was accepted. Raises when the database stays in trouble for ``close_s``."""
+        if self._task is None or self._closing:
+            return
+        self._closing = True
+        try:
+            async with asyncio.timeout(self._close_s):
+                await self.flush()
+        except TimeoutError:
+            why = self._trouble.message if self._trouble is not None else "the database is too slow"
+            message = f"{self._waiting} results were not written: {why}"
+            raise FailureError(Failure(FailureKind.UNKNOWN, message)) from None
+        finally:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                await self._gather()
+                self._wake.clear()
+                while self._queue:
+                    await self._write_batch()
+        except Exception as e:  # a bug: kept, so that everybody who still puts or flushes meets it
+            self._bug = e
+            log.error("recorder_stopped", waiting=self._waiting, exc_info=True)
+        finally:
+            self._stopped = True
+            async with self._moved:
+                self._moved.notify_all()
+
+    async def _gather(self) -> None:
+        """Lets a batch gather; ends early when it is full or a flush is asked."""
+        try:
+            async with asyncio.timeout(self._flush_s):
+                while self._wanted <= self._written and self._waiting < self._batch:
+                    self._wake.clear()
+                    await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _write_batch(self) -> None:
+        batch = self._next_batch()
+        pause_s, longest_s = self._backoff_s
+        while True:
+            try:
+                await self._store.apply(batch)
+                break
+            except FailureError as e:
+                if self._trouble is None:
+                    log.warning("database_in_trouble", reason=e.failure.message, waiting=self._waiting)
+                self._trouble = e.failure
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+        if self._trouble is not None:
+            log.info("database_well_again", waiting=self._waiting)
+            self._trouble = None
+        for _ in batch:
+            self._queue.popleft()
+        self._written += len(batch)
+        self._waiting -= sum(map(_size, batch))
+        async with self._moved:
+            self._moved.notify_all()
+
+    def _next_batch(self) -> list[Entry]:
+        """From the front of the queue, where it stays until it is written. A report is never split."""
+        batch: list[Entry] = []
+        size = 0
+        for entry in self._queue:
+            if size >= self._batch:
+                break
+            batch.append(entry)
+            size += _size(entry)
+        return batch
+
+    def _raise_if_stopped(self) -> None:
+        if self._bug is not None:
+            raise self._bug
+        if self._stopped:
+            raise RuntimeError("the recorder is closed")
+
+
+def _size(entry: Entry) -> int:
+    return max(1, len(entry.writes)) if isinstance(entry, FromReport) else 1

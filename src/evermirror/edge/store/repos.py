@@ -1,0 +1,299 @@
+"""Questions and changes about repos: bulk load, look-up, lists by key, counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from evermirror.edge.store import rows
+from evermirror.edge.store.database import Database
+from evermirror.edge.store.tables import IN_CATALOG, repos
+from evermirror.edge.store.whole import whole
+from evermirror.errors import Conflict, NotFound
+from evermirror.model.activity import Activity
+from evermirror.model.refs import RefsDigest
+from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
+
+LIST_MAX = 1000  # rows of one page, as the API promises
+CHUNK = 10_000  # rows handled at a time when all are: a few MB, and no read stays open for long
+KEYS_IN_QUERY = 500  # keys named in one statement; SQLite's oldest limit is 999 parameters
+
+
+class RepoSelection(Protocol):
+    """Which repos a list shows; ``after`` is the key of the last one already seen."""
+
+    @property
+    def search(self) -> str: ...
+    @property
+    def status(self) -> RepoStatus | None: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def after(self) -> RepoKey | None: ...
+    @property
+    def limit(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertCounts:
+    """What a bulk load did; ``added`` includes repos that had been removed and are back."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRepo:
+    """A repo to be mirrored and what earlier holders knew of it."""
+
+    spec: RepoSpec
+    digest: RefsDigest | None
+    verified_at: float | None
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewCounts:
+    """Repos in the catalog. ``failures_by_kind`` counts those whose last attempt failed."""
+
+    total: int
+    by_status: Mapping[str, int]
+    by_priority: Mapping[str, int]
+    failures_by_kind: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """The oldest verification among repos that upstream still offers us, and how many have none yet."""
+
+    oldest_verified_at: float | None
+    never_verified: int
+
+
+async def upsert(db: Database, records: Iterable[RepoRecord], now: float) -> UpsertCounts:
+    """Configuration is taken over; what reports taught stays. All or nothing, in bounded memory."""
+    total = UpsertCounts()
+    remaining = iter(records)
+    async with db.write() as c:
+        while chunk := list(islice(remaining, CHUNK)):
+            counts = await _upsert_chunk(db, c, chunk, now)
+            total = UpsertCounts(
+                total.added + counts.added, total.updated + counts.updated, total.unchanged + counts.unchanged
+            )
+    return total
+
+
+async def _upsert_chunk(
+    db: Database, c: AsyncConnection, records: Sequence[RepoRecord], now: float
+) -> UpsertCounts:
+    configs = {r.key: (rows.config_in(r), r) for r in records}
+    known = await _configs(db, c, list(configs))
+    new: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
+    back = 0
+    for key, (config, record) in configs.items():
+        old = known.get(key)
+        if old is None:
+            new.append({**config, **rows.state_in(record), "created_at": now, "updated_at": now})
+        elif old != config:
+            # UPDATE binds its columns by name, so the row is found by a name that is no column.
+            changed.append({**config, "at": now, "row_key": key})
+            back += "removed" in old
+    try:
+        if new:
+            await c.execute(repos.insert(), new)
+        if changed:
+            await c.execute(_TAKE_CONFIG, changed)
+    except IntegrityError:
+        raise Conflict("an alias is already that of another repo") from None
+    unchanged = len(configs) - len(new) - len(changed)
+    return UpsertCounts(added=len(new) + back, updated=len(changed) - back, unchanged=unchanged)
+
+
+# As rows.config_in makes them.
+_CONFIG = (
+    "key", "url", "host", "alias", "source", "info", "priority", "interval_s", "mode", "private",
+    "credential", "enabled",
+)  # fmt: skip
+
+# A repo that is enabled again, or is back in the catalog, is as active as what is known of its mirror.
+_REVIVED = sa.case(
+    (repos.c.status != RepoStatus.INACTIVE.value, repos.c.status),
+    (repos.c.digest.is_not(None), RepoStatus.ACTIVE.value),
+    else_=RepoStatus.PENDING.value,
+)
+
+_TAKE_CONFIG = (
+    repos.update()
+    .where(repos.c.key == sa.bindparam("row_key"))
+    .values(
+        {name: sa.bindparam(name) for name in _CONFIG if name != "key"}
+        | {
+            "removed_at": None,
+            "status": sa.case(
+                (sa.bindparam("enabled", type_=sa.Boolean()), _REVIVED), else_=RepoStatus.INACTIVE.value
+            ),
+            "updated_at": sa.bindparam("at"),
+        }
+    )
+)
+
+
+async def _configs(db: Database, c: AsyncConnection, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Configuration columns by key; a removed repo's differ from any other by the mark ``removed``."""
+    statement = sa.select(*(repos.c[name] for name in _CONFIG), repos.c.removed_at)
+    found: dict[str, dict[str, Any]] = {}
+    remaining = iter(keys)
+    while chunk := list(islice(remaining, KEYS_IN_QUERY)):
+        for row in await c.execute(statement.where(db.among(repos.c.key, chunk))):
+            config = dict(zip(_CONFIG, row, strict=False))
+            if row.removed_at is not None:
+                config["removed"] = True
+            found[row.key] = config
+    return found
+
+
+async def find(db: Database, key_or_alias: str, *, removed: bool = False) -> RepoRecord | None:
+    """By key, else by alias. ``removed`` also finds one that left the catalog; it is told as inactive."""
+    if not rows.storable(key_or_alias):
+        return None
+    by_key = sa.select(repos).where(repos.c.key == key_or_alias)
+    by_alias = sa.select(repos).where(repos.c.alias == key_or_alias, IN_CATALOG)
+    async with db.read() as c:
+        row = (await c.execute(by_key if removed else by_key.where(IN_CATALOG))).one_or_none()
+        if row is None:
+            row = (await c.execute(by_alias)).one_or_none()
+    return None if row is None else rows.repo_out(row)
+
+
+async def page(db: Database, which: RepoSelection) -> tuple[RepoRecord, ...]:
+    """The next repos in the order of keys. Search finds a part of key, URL or alias, in any ASCII case."""
+    texts = (which.search, which.host, which.after or "")
+    if not all(rows.storable(t) for t in texts) or len(which.search.encode()) > rows.NAME_BYTES_MAX:
+        return ()  # no stored text is like that
+    query = sa.select(repos).where(IN_CATALOG).order_by(repos.c.key).limit(max(0, min(which.limit, LIST_MAX)))
+    if which.after is not None:
+        query = query.where(repos.c.key > which.after)
+    if which.status is not None:
+        query = query.where(repos.c.status == which.status.value)
+    if which.host:
+        query = query.where(repos.c.host == which.host)
+    if which.search:
+        columns = (repos.c.key, repos.c.url, repos.c.alias)
+        query = query.where(sa.or_(*(c.icontains(which.search, autoescape=True) for c in columns)))
+    async with db.read() as c:
+        return tuple(rows.repo_out(r) for r in await c.execute(query))
+
+
+async def remove(db: Database, keys: Iterable[str], at: float) -> int:
+    """They leave the catalog; what is known of them stays. Returns how many were in it."""
+    inactive = RepoStatus.INACTIVE.value
+    gone = repos.update().where(IN_CATALOG).values(removed_at=at, updated_at=at, status=inactive)
+    remaining = iter([key for key in dict.fromkeys(keys) if rows.storable(key)])
+    count = 0
+    async with db.write() as c:
+        while chunk := list(islice(remaining, KEYS_IN_QUERY)):
+            count += (await c.execute(gone.where(db.among(repos.c.key, chunk)))).rowcount
+    return count
+
+
+async def restore(db: Database, key: str, at: float) -> RepoRecord:
+    """Back into the catalog, as it was."""
+    status = sa.case((repos.c.enabled, _REVIVED), else_=RepoStatus.INACTIVE.value)
+    back = repos.update().values(removed_at=None, updated_at=at, status=status).returning(repos)
+    if not rows.storable(key):
+        raise NotFound(f"no repo {key!r}")
+    async with db.write() as c:
+        try:
+            row = (await c.execute(back.where(repos.c.key == key))).one_or_none()
+        except IntegrityError:
+            raise Conflict(f"the alias of {key} is now that of another repo") from None
+    if row is None:
+        raise NotFound(f"no repo {key!r}")
+    return rows.repo_out(row)
+
+
+async def chunks(db: Database) -> AsyncIterator[tuple[KnownRepo, ...]]:
+    """Every repo that is to be mirrored, some thousands at a time, each chunk read in its own transaction."""
+    unused = {"info", "last_failure"}  # the large ones
+    query = (
+        sa.select(*(c for c in repos.c if c.name not in unused))
+        .where(repos.c.id > sa.bindparam("after"), IN_CATALOG, repos.c.enabled)
+        .order_by(repos.c.id)
+        .limit(CHUNK)
+    )
+    after = 0
+
+    async def next_chunk() -> Sequence[Any]:
+        async with db.read() as c:
+            return (await c.execute(query, {"after": after})).all()
+
+    while found := await whole(next_chunk()):
+        after = found[-1].id
+        yield tuple(KnownRepo(rows.spec_out(r), r.digest, r.verified_at, rows.activity_out(r)) for r in found)
+
+
+async def keys_of_source(db: Database, source: str) -> set[RepoKey]:
+    """The keys of all repos that are in the catalog because of ``source``."""
+    query = sa.select(repos.c.key).where(IN_CATALOG, repos.c.source == source)
+    async with db.read() as c:
+        return {RepoKey(key) for key in await c.scalars(query)}
+
+
+async def overlays(db: Database) -> dict[RepoKey, dict[str, object]]:
+    """What was said of repos through the API, by key; repos of which nothing was said are left out."""
+    query = sa.select(repos.c.key, repos.c.info).where(IN_CATALOG, repos.c.info != "{}")
+    async with db.read() as c:
+        return {RepoKey(key): dict(rows.json_out(info)) for key, info in await c.execute(query)}
+
+
+async def overview(db: Database) -> OverviewCounts:
+    async with db.read() as c:
+        by_status = await _counts(c, repos.c.status, IN_CATALOG)
+        by_priority = await _counts(c, repos.c.priority, IN_CATALOG)
+        kinds = await _counts(c, repos.c.failure_kind, IN_CATALOG, repos.c.failure_kind.is_not(None))
+    return OverviewCounts(
+        total=sum(by_status.values()),
+        by_status={s.value: by_status[s.value] for s in RepoStatus},
+        by_priority={p.value: by_priority[p.value] for p in Priority},
+        failures_by_kind=dict(kinds),
+    )
+
+
+async def count_fresh(db: Database, now: float, bound_s: float) -> int:
+    """Repos in the catalog that were verified within ``bound_s``."""
+    fresh = repos.c.verified_at >= now - bound_s
+    query = sa.select(sa.func.count()).select_from(repos).where(IN_CATALOG, fresh)
+    async with db.read() as c:
+        return int((await c.execute(query)).scalar_one())
+
+
+async def staleness(db: Database) -> Staleness:
+    """Repos that are switched off, gone or refused at upstream are left out: nobody can make them fresher."""
+    stopped = [s.value for s in (RepoStatus.INACTIVE, RepoStatus.GONE, RepoStatus.AUTH)]
+    wanted = (IN_CATALOG, repos.c.status.not_in(stopped))
+    oldest = (
+        sa.select(repos.c.verified_at)
+        .where(*wanted, repos.c.verified_at.is_not(None))
+        .order_by(repos.c.verified_at)
+        .limit(1)
+    )
+    never = sa.select(sa.func.count()).select_from(repos).where(*wanted, repos.c.verified_at.is_(None))
+    async with db.read() as c:
+        return Staleness(
+            oldest_verified_at=(await c.execute(oldest)).scalar_one_or_none(),
+            never_verified=int((await c.execute(never)).scalar_one()),
+        )
+
+
+async def _counts(c: AsyncConnection, column: sa.Column[Any], *where: sa.ColumnElement[bool]) -> Counter[str]:
+    query = sa.select(column, sa.func.count()).where(*where).group_by(column)
+    return Counter({row[0]: row[1] for row in await c.execute(query)})

@@ -1,0 +1,204 @@
+"""From values to rows and back, and the border where text that a database cannot hold is refused or escaped.
+
+- Names (keys, URLs, aliases, sources, token names) are refused when they hold NUL or lone surrogates, or are
+  too long: a name that was changed would be another name.
+- Free text in columns (people in the audit log, phases) has such characters escaped: it is for reading.
+- Everything inside JSON (failures, info, params, results) is kept as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from evermirror.errors import UsageError
+from evermirror.model.activity import Activity
+from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.refs import RefsDigest
+from evermirror.model.repo import Host, Mode, Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
+from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
+
+NAME_BYTES_MAX = 2048  # the longest URL accepted; fits PostgreSQL's largest index entry (2,704 bytes)
+HOST_BYTES_MAX = 300  # a DNS name has 253 characters; host and key share an index entry
+FREE_TEXT_MAX = 4096  # characters of people's and programs' words in a column; longer text belongs in JSON
+
+Row = Any  # a SQLAlchemy row; its attributes are the table's columns
+
+
+def storable(text: str) -> bool:
+    """Whether both engines can hold it. What they cannot is in no row: look-ups need not ask."""
+    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+
+
+def name_in(text: str, what: str, *, bytes_max: int = NAME_BYTES_MAX) -> str:
+    """A name on its way in."""
+    if not storable(text):
+        raise UsageError(f"{what} {text!r} holds a character that cannot be stored")
+    if len(text.encode()) > bytes_max:
+        raise UsageError(f"{what} is longer than {bytes_max} bytes")
+    return text
+
+
+def free_text(text: str) -> str:
+    """Text for people on its way in: what cannot be stored is shown by its escape, and the rest is cut."""
+    cut = text[:FREE_TEXT_MAX]
+    return cut if storable(cut) else cut.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def json_in(value: object) -> str:
+    """JSON on its way in, in ASCII."""
+    try:
+        return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as e:
+        raise UsageError(f"not storable as JSON: {e}") from None
+
+
+def json_in_or_null(value: Mapping[str, object] | None) -> str | None:
+    return None if value is None else json_in(dict(value))
+
+
+def json_out(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def failure_in(failure: Failure) -> str:
+    return json_in(
+        {
+            "kind": failure.kind.value,
+            "message": failure.message,
+            "hint": failure.hint,
+            "retry_after_s": failure.retry_after_s,
+            "git_command": failure.git_command,
+            "stdout": failure.stdout,
+            "stderr": failure.stderr,
+            "corrupt": failure.corrupt,
+            "context": dict(failure.context),
+        }
+    )
+
+
+def failure_out(text: str | None) -> Failure | None:
+    if text is None:
+        return None
+    fields = json.loads(text)
+    return Failure(**{**fields, "kind": FailureKind(fields["kind"])})
+
+
+def config_in(record: RepoRecord) -> dict[str, object]:
+    """The columns that the catalog and people decide; the rest is learnt from reports."""
+    spec = record.spec
+    return {
+        "key": name_in(spec.key, "repo"),
+        "url": name_in(spec.url, "URL"),
+        "host": name_in(spec.host, "host", bytes_max=HOST_BYTES_MAX),
+        "alias": None if record.alias is None else name_in(record.alias, "alias"),
+        "source": name_in(record.source, "source"),
+        "info": json_in(dict(record.info)),
+        "priority": spec.priority.value,
+        "interval_s": spec.interval_s,
+        "mode": spec.mode.value,
+        "private": spec.private,
+        "credential": None if spec.credential is None else name_in(spec.credential, "credential"),
+        "enabled": record.enabled,
+    }
+
+
+def state_in(record: RepoRecord) -> dict[str, object]:
+    """The other columns of a new row. A repo that is not enabled is shown as inactive."""
+    failure = record.last_failure
+    return {
+        "status": (record.status if record.enabled else RepoStatus.INACTIVE).value,
+        "digest": record.digest,
+        "head_commit": record.head_commit,
+        "refs_count": record.refs_count,
+        "size_bytes": record.size_bytes,
+        "verified_at": record.verified_at,
+        "changed_at": record.changed_at,
+        "consecutive_failures": record.consecutive_failures,
+        "failure_kind": failure.kind.value if failure is not None and record.consecutive_failures else None,
+        "last_failure": None if failure is None else failure_in(failure),
+        "last_failure_at": record.last_failure_at,
+        **activity_in(Activity()),
+        "removed_at": None,
+    }
+
+
+def activity_in(activity: Activity) -> dict[str, object]:
+    fast, middle, slow = activity.counts
+    return {
+        "activity_fast": fast,
+        "activity_middle": middle,
+        "activity_slow": slow,
+        "activity_as_of": activity.as_of,
+        "last_push_at": activity.last_push_at,
+    }
+
+
+def activity_out(row: Row) -> Activity:
+    counts = (row.activity_fast, row.activity_middle, row.activity_slow)
+    return Activity(counts, row.activity_as_of, row.last_push_at)
+
+
+_PRIORITIES = {p.value: p for p in Priority}
+_MODES = {m.value: m for m in Mode}
+
+
+def spec_out(row: Row) -> RepoSpec:
+    return RepoSpec(
+        key=RepoKey(row.key),
+        url=row.url,
+        host=Host(row.host),
+        priority=_PRIORITIES[row.priority],
+        interval_s=row.interval_s,
+        mode=_MODES[row.mode],
+        private=row.private,
+        credential=row.credential,
+    )
+
+
+def repo_out(row: Row) -> RepoRecord:
+    return RepoRecord(
+        spec=spec_out(row),
+        alias=row.alias,
+        source=row.source,
+        info=json_out(row.info),
+        enabled=row.enabled,
+        status=RepoStatus(row.status),
+        digest=None if row.digest is None else RefsDigest(row.digest),
+        head_commit=row.head_commit,
+        refs_count=row.refs_count,
+        size_bytes=row.size_bytes,
+        verified_at=row.verified_at,
+        changed_at=row.changed_at,
+        consecutive_failures=row.consecutive_failures,
+        last_failure=failure_out(row.last_failure),
+        last_failure_at=row.last_failure_at,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def task_out(row: Row) -> TaskRecord:
+    return TaskRecord(
+        id=TaskId(row.id),
+        repo=RepoKey(row.repo),
+        status=TaskStatus(row.status),
+        trigger=Trigger(row.trigger),
+        user=row.user,
+        scheduled_at=row.scheduled_at,
+        started_at=row.started_at,
+        completed_at=row.completed_at,
+        source_commit=row.source_commit,
+        has_changes=row.has_changes,
+        changes_count=row.changes_count,
+        progress_percent=row.progress_percent,
+        progress_phase=row.progress_phase,
+        result=json_out(row.result),
+        failure=failure_out(row.failure),
+        retry_count=row.retry_count,
+        params=json_out(row.params),
+        folded=row.folded,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,218 @@
+"""The coordinator's memory: one object over one database, with the same behaviour on SQLite and PostgreSQL.
+
+Runtime trouble of the database is a ``FailureError``; trouble at opening is ``EnvironmentUnfit``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from evermirror.edge.store import apply as batches
+from evermirror.edge.store import audit, repos, tasks, tokens
+from evermirror.edge.store.apply import Applied
+from evermirror.edge.store.database import Database, parse_place
+from evermirror.edge.store.failures import failure_of
+from evermirror.edge.store.migrate import migrate
+from evermirror.edge.store.repos import KnownRepo, OverviewCounts, RepoSelection, Staleness, UpsertCounts
+from evermirror.edge.store.whole import whole
+from evermirror.edge.store.writes import Entry, FromReport, ReportId
+from evermirror.errors import EnvironmentUnfit, UsageError
+from evermirror.model.access import AuditRecord, Role, TokenRecord
+from evermirror.model.failure import FailureError
+from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.task import TaskId, TaskRecord, Trigger
+
+Clock = Callable[[], float]
+
+
+class Store:
+    """Every method is one transaction, not cut by a cancelled caller. Reads never wait for writes."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._db = database
+        self._clock = clock
+
+    @classmethod
+    async def open(cls, url: str, *, clock: Clock = time.time) -> Store:
+        """``sqlite:///path`` or ``postgresql://…``. Makes or migrates the tables first."""
+        place = parse_place(url)
+        database = await Database.open(place)
+        try:
+            await whole(migrate(database))
+        except FailureError as e:
+            await database.close()
+            message = f"the database {place.shown} cannot be prepared: {e.failure.message}"
+            raise EnvironmentUnfit(message, hint=e.failure.hint) from None
+        except BaseException:
+            await database.close()
+            raise
+        return cls(database, clock)
+
+    async def close(self) -> None:
+        await self._db.close()
+
+    async def ping(self) -> None:
+        """Raises ``FailureError`` when the database does not answer."""
+        await whole(audit.get_setting(self._db, ""))
+
+    # Repos
+
+    async def upsert_repos(self, records: Iterable[RepoRecord]) -> UpsertCounts:
+        """Adds repos, or takes over their configuration; what reports taught stays. All or nothing.
+
+        Raises ``UsageError`` for a name that cannot be stored, ``Conflict`` for an alias of another repo."""
+        return await whole(repos.upsert(self._db, records, self._clock()))
+
+    async def find_repo(self, key_or_alias: str, *, removed: bool = False) -> RepoRecord | None:
+        """``removed`` also finds one that left the catalog; it is told as inactive."""
+        return await whole(repos.find(self._db, key_or_alias, removed=removed))
+
+    async def list_repos(self, which: RepoSelection) -> tuple[RepoRecord, ...]:
+        """The next page in the order of keys; at most 1,000."""
+        return await whole(repos.page(self._db, which))
+
+    async def remove_repos(self, keys: Iterable[RepoKey], at: float) -> int:
+        """They leave the catalog; their history stays. Returns how many were in it."""
+        return await whole(repos.remove(self._db, keys, at))
+
+    async def restore_repo(self, key: RepoKey, at: float) -> RepoRecord:
+        """Back into the catalog as it was. ``NotFound``; ``Conflict`` when its alias was given away."""
+        return await whole(repos.restore(self._db, key, at))
+
+    def iter_specs(self) -> AsyncIterator[tuple[KnownRepo, ...]]:
+        """Every enabled repo of the catalog, some thousands at a time."""
+        return repos.chunks(self._db)
+
+    async def keys_of_source(self, source: str) -> set[RepoKey]:
+        """The repos that are in the catalog because of ``source``."""
+        return await whole(repos.keys_of_source(self._db, source))
+
+    async def overlays(self) -> dict[RepoKey, dict[str, object]]:
+        """What was said of repos through the API, where anything was."""
+        return await whole(repos.overlays(self._db))
+
+    async def overview_counts(self) -> OverviewCounts:
+        return await whole(repos.overview(self._db))
+
+    async def count_fresh(self, now: float, bound_s: float) -> int:
+        return await whole(repos.count_fresh(self._db, now, bound_s))
+
+    async def worst_verified(self) -> Staleness:
+        return await whole(repos.staleness(self._db))
+
+    # Results
+
+    async def apply(self, batch: Sequence[Entry]) -> Applied:
+        """One transaction for the whole batch; writes of a report taken before are left out."""
+        return await whole(batches.apply(self._db, batch))
+
+    async def take_report(self, worker: str, generation: int, sequence: int) -> bool:
+        """Whether this report is new; from now on it is not."""
+        applied = await self.apply([FromReport(ReportId(worker, generation, sequence), ())])
+        return applied.refused == 0
+
+    # Tasks
+
+    async def create_task(
+        self, repo: RepoKey, trigger: Trigger, *, user: str = "", params: Mapping[str, object] | None = None
+    ) -> TaskRecord:
+        """A pending task. It is on the disk when this returns."""
+        return await whole(tasks.create(self._db, repo, trigger, user=user, params=params, now=self._clock()))
+
+    async def get_task(self, task_id: TaskId) -> TaskRecord | None:
+        return await whole(tasks.get(self._db, task_id))
+
+    async def open_tasks(self, repo: RepoKey) -> tuple[TaskRecord, ...]:
+        """Pending and running ones, oldest first."""
+        return await whole(tasks.open_of(self._db, repo))
+
+    async def list_tasks(
+        self, repo: RepoKey, limit: int, before: TaskId | None = None
+    ) -> tuple[TaskRecord, ...]:
+        """Newest first."""
+        return await whole(tasks.page(self._db, repo, limit, before))
+
+    async def unfinished_tasks(self) -> tuple[TaskRecord, ...]:
+        """What a restart has to take up again, oldest first."""
+        return await whole(tasks.unfinished(self._db))
+
+    async def cleanup_tasks(self, older_than: float) -> int:
+        """Removes ended tasks last touched before ``older_than`` (UTC seconds); returns how many."""
+        return await whole(tasks.cleanup(self._db, older_than))
+
+    # Tokens
+
+    async def create_token(self, name: str, role: Role, *, trusted: bool = False) -> tuple[str, TokenRecord]:
+        """The token itself, shown this once, and its record. ``Conflict`` when the name is in use."""
+        return await whole(tokens.create(self._db, name, role, trusted=trusted, now=self._clock()))
+
+    async def find_token(self, plain: str) -> TokenRecord | None:
+        """None for one unknown or revoked. Record its use with ``TokenUsed``."""
+        return await whole(tokens.find(self._db, plain))
+
+    async def list_tokens(self) -> tuple[TokenRecord, ...]:
+        return await whole(tokens.all_tokens(self._db))
+
+    async def revoke_token(self, id_or_name: int | str) -> TokenRecord:
+        """Raises ``NotFound``."""
+        return await whole(tokens.revoke(self._db, id_or_name, now=self._clock()))
+
+    async def any_tokens(self) -> bool:
+        """Whether one that is not revoked exists."""
+        return await whole(tokens.exist(self._db))
+
+    # Audit and small facts
+
+    async def audit(self, actor: str, action: str, subject: str, detail: object = None) -> None:
+        await whole(audit.note(self._db, actor, action, subject, detail, now=self._clock()))
+
+    async def list_audit(self, limit: int, before: int | None = None) -> tuple[AuditRecord, ...]:
+        """Newest first."""
+        return await whole(audit.newest(self._db, limit, before))
+
+    async def get_setting(self, key: str) -> object:
+        """None where it was never set."""
+        return await whole(audit.get_setting(self._db, key))
+
+    async def put_setting(self, key: str, value: object) -> None:
+        await whole(audit.put_setting(self._db, key, value))
+
+    # Backup
+
+    async def backup(self, path: Path) -> None:
+        """A consistent copy of a SQLite database, made while it is used. ``path`` must not exist."""
+        if self._db.path is None:
+            raise UsageError("this database is PostgreSQL", hint="Use pg_dump")
+        await asyncio.to_thread(_copy, self._db.path, path)
+
+
+def _copy(source: Path, path: Path) -> None:
+    """VACUUM INTO reads one snapshot and holds up no writer; the name appears when the copy is whole."""
+    if path.exists():
+        raise UsageError(f"{path} exists", hint="Choose a new name for the backup")
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    connection = sqlite3.connect(source, isolation_level=None)
+    try:
+        connection.execute("PRAGMA wal_autocheckpoint=0")
+        connection.execute("VACUUM INTO ?", (str(partial),))
+        os.chmod(partial, 0o600)
+        fd = os.open(partial, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        partial.rename(path)
+    except sqlite3.Error as e:
+        partial.unlink(missing_ok=True)
+        failure = failure_of(e)
+        if failure is None:
+            raise
+        raise FailureError(failure) from None
+    finally:
+        connection.close()

@@ -1,0 +1,157 @@
+"""The coordinator's tables, as SQLAlchemy Core sees them; migrations/ makes them.
+
+Times are UTC seconds since the epoch. Texts are ordered by their bytes on both engines (collation "C" on
+PostgreSQL, BINARY on SQLite), which is Python's own order of strings. JSON is kept as ASCII text: so NUL
+and lone surrogates, which PostgreSQL refuses in text and jsonb, survive in what upstreams and people gave us.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+
+def _text() -> sa.Text:
+    return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def _id() -> sa.BigInteger:
+    # SQLite makes only a column of type INTEGER its own row id.
+    return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+repos = sa.Table(
+    "repos",
+    metadata,
+    sa.Column("id", _id(), primary_key=True),
+    sa.Column("key", _text(), nullable=False, unique=True),
+    sa.Column("url", _text(), nullable=False),
+    sa.Column("host", _text(), nullable=False),
+    sa.Column("alias", _text()),
+    sa.Column("source", _text(), nullable=False),
+    sa.Column("info", sa.Text(), nullable=False),
+    sa.Column("priority", _text(), nullable=False),
+    sa.Column("interval_s", sa.Double()),
+    sa.Column("mode", _text(), nullable=False),
+    sa.Column("private", sa.Boolean(), nullable=False),
+    sa.Column("credential", _text()),
+    sa.Column("enabled", sa.Boolean(), nullable=False),
+    sa.Column("status", _text(), nullable=False),
+    sa.Column("digest", _text()),
+    sa.Column("head_commit", _text()),
+    sa.Column("refs_count", sa.BigInteger(), nullable=False),
+    sa.Column("size_bytes", sa.BigInteger(), nullable=False),
+    sa.Column("verified_at", sa.Double()),
+    sa.Column("changed_at", sa.Double()),
+    sa.Column("consecutive_failures", sa.Integer(), nullable=False),
+    # The kind of the failure that stands now; last_failure also remembers one that is over.
+    sa.Column("failure_kind", _text()),
+    sa.Column("last_failure", sa.Text()),
+    sa.Column("last_failure_at", sa.Double()),
+    sa.Column("activity_fast", sa.Double(), nullable=False),
+    sa.Column("activity_middle", sa.Double(), nullable=False),
+    sa.Column("activity_slow", sa.Double(), nullable=False),
+    sa.Column("activity_as_of", sa.Double(), nullable=False),
+    sa.Column("last_push_at", sa.Double(), nullable=False),
+    sa.Column("removed_at", sa.Double()),  # null: in the catalog
+    sa.Column("created_at", sa.Double(), nullable=False),
+    sa.Column("updated_at", sa.Double(), nullable=False),
+)
+
+IN_CATALOG = repos.c.removed_at.is_(None)
+
+
+def _in_catalog_index(name: str, *columns: str, unique: bool = False) -> sa.Index:
+    of = (repos.c[c] for c in columns)
+    return sa.Index(name, *of, unique=unique, sqlite_where=IN_CATALOG, postgresql_where=IN_CATALOG)
+
+
+# Lists page by key; with a filter they walk one of the first two instead of every repo. The overview is
+# counted from indexes alone: they hold removed_at, because SQLite would look it up in each row otherwise.
+_in_catalog_index("ix_repos_host_key", "host", "key")
+_in_catalog_index("ix_repos_status_key", "status", "key", "removed_at")
+_in_catalog_index("ix_repos_priority", "priority", "removed_at")
+_in_catalog_index("ix_repos_verified_at", "verified_at", "status", "removed_at")
+# An alias names one repo of the catalog; a removed one does not keep its alias from others.
+_in_catalog_index("uq_repos_alias", "alias", unique=True)
+_FAILING = sa.and_(repos.c.removed_at.is_(None), repos.c.failure_kind.is_not(None))
+sa.Index(
+    "ix_repos_failure_kind",
+    repos.c.failure_kind,
+    repos.c.removed_at,
+    sqlite_where=_FAILING,
+    postgresql_where=_FAILING,
+)
+
+tasks = sa.Table(
+    "tasks",
+    metadata,
+    sa.Column("id", _id(), primary_key=True),
+    # No foreign key: a report may speak of a repo that nobody knows any more, and must not block the others.
+    sa.Column("repo", _text(), nullable=False),
+    sa.Column("status", _text(), nullable=False),
+    sa.Column("trigger", _text(), nullable=False),
+    sa.Column("user", _text(), nullable=False),
+    sa.Column("scheduled_at", sa.Double(), nullable=False),
+    sa.Column("started_at", sa.Double()),
+    sa.Column("completed_at", sa.Double()),
+    sa.Column("source_commit", _text()),
+    sa.Column("has_changes", sa.Boolean(), nullable=False),
+    sa.Column("changes_count", sa.BigInteger(), nullable=False),
+    sa.Column("progress_percent", sa.Double()),
+    sa.Column("progress_phase", _text(), nullable=False),
+    sa.Column("result", sa.Text()),
+    sa.Column("failure", sa.Text()),
+    sa.Column("retry_count", sa.Integer(), nullable=False),
+    sa.Column("params", sa.Text()),
+    sa.Column("folded", sa.BigInteger(), nullable=False),
+    sa.Column("created_at", sa.Double(), nullable=False),
+    sa.Column("updated_at", sa.Double(), nullable=False),
+    sa.Index("ix_tasks_repo_id", "repo", "id"),
+    sa.Index("ix_tasks_status_id", "status", "id"),
+    sa.Index("ix_tasks_updated_at", "updated_at"),
+    sqlite_autoincrement=True,  # ids are never used again, also after old tasks were cleaned away
+)
+
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("id", _id(), primary_key=True),
+    sa.Column("name", _text(), nullable=False),
+    sa.Column("role", _text(), nullable=False),
+    sa.Column("hash", _text(), nullable=False, unique=True),  # SHA-256 of 256 random bits: needs no salt
+    sa.Column("trusted", sa.Boolean(), nullable=False),
+    sa.Column("created_at", sa.Double(), nullable=False),
+    sa.Column("last_used_at", sa.Double()),
+    sa.Column("revoked_at", sa.Double()),
+    sqlite_autoincrement=True,
+)
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("id", _id(), primary_key=True),
+    sa.Column("at", sa.Double(), nullable=False),
+    sa.Column("actor", _text(), nullable=False),
+    sa.Column("action", _text(), nullable=False),
+    sa.Column("subject", _text(), nullable=False),
+    sa.Column("detail", sa.Text(), nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# How far each worker's reports were taken in. They come in order, so one row a worker is enough.
+reports_taken = sa.Table(
+    "reports_taken",
+    metadata,
+    sa.Column("worker", _text(), primary_key=True),
+    sa.Column("generation", sa.BigInteger(), nullable=False),
+    sa.Column("sequence", sa.BigInteger(), nullable=False),
+)
+
+settings = sa.Table(
+    "settings",
+    metadata,
+    sa.Column("key", _text(), primary_key=True),
+    sa.Column("value", sa.Text(), nullable=False),
+)

@@ -1,0 +1,93 @@
+"""Tokens: made from 256 random bits, shown once, kept as a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from typing import Any
+
+import sqlalchemy as sa
+
+from evermirror.edge.store import rows
+from evermirror.edge.store.database import Database
+from evermirror.edge.store.tables import tokens
+from evermirror.errors import Conflict, NotFound
+from evermirror.model.access import Role, TokenRecord
+
+PREFIX = "em_"  # lets secret scanners and people recognise a token
+TOKEN_BYTES = 32
+
+_LIVE = tokens.c.revoked_at.is_(None)
+
+
+async def create(
+    db: Database, name: str, role: Role, *, trusted: bool, now: float
+) -> tuple[str, TokenRecord]:
+    """The token itself, which is not stored, and what is. A name is unique among tokens not revoked."""
+    plain = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+    name = rows.name_in(name, "token name")
+    values = {
+        "name": name,
+        "role": role.value,
+        "hash": _hash(plain),
+        "trusted": trusted,
+        "created_at": now,
+    }
+    async with db.write() as c:
+        taken = sa.select(tokens.c.id).where(tokens.c.name == name, _LIVE)
+        if name and (await c.execute(taken)).first() is not None:
+            raise Conflict(f"a token named {name!r} exists", hint="Choose another name, or revoke it first")
+        row = (await c.execute(tokens.insert().returning(tokens), values)).one()
+    return plain, _out(row)
+
+
+async def find(db: Database, plain: str) -> TokenRecord | None:
+    """The token that a caller shows; None where it is unknown or revoked."""
+    digest = _hash(plain)
+    async with db.read() as c:
+        row = (await c.execute(sa.select(tokens).where(tokens.c.hash == digest, _LIVE))).one_or_none()
+    if row is None or not hmac.compare_digest(row.hash, digest):
+        return None
+    return _out(row)
+
+
+async def all_tokens(db: Database) -> tuple[TokenRecord, ...]:
+    async with db.read() as c:
+        return tuple(_out(r) for r in await c.execute(sa.select(tokens).order_by(tokens.c.id)))
+
+
+async def revoke(db: Database, id_or_name: int | str, *, now: float) -> TokenRecord:
+    """By id, or by the name of one not revoked."""
+    if isinstance(id_or_name, str):
+        which = tokens.c.name == (id_or_name if rows.storable(id_or_name) else None)
+    else:
+        which = tokens.c.id == min(id_or_name, 2**31 - 1)
+    statement = tokens.update().where(which, _LIVE).values(revoked_at=now).returning(tokens)
+    async with db.write() as c:
+        row = (await c.execute(statement)).first()
+    if row is None:
+        raise NotFound(f"no token {id_or_name!r}")
+    return _out(row)
+
+
+async def exist(db: Database) -> bool:
+    """Whether any token can be used."""
+    async with db.read() as c:
+        return (await c.execute(sa.select(tokens.c.id).where(_LIVE).limit(1))).first() is not None
+
+
+def _hash(plain: str) -> str:
+    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _out(row: Any) -> TokenRecord:
+    return TokenRecord(
+        id=row.id,
+        name=row.name,
+        role=Role(row.role),
+        trusted=row.trusted,
+        created_at=row.created_at,
+        last_used_at=row.last_used_at,
+        revoked_at=row.revoked_at,
+    )

@@ -1,0 +1,268 @@
+"""What may be written to the database in batches: a small closed set of facts, each about one row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evermirror.model.activity import Activity
+from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.messages import (
+    Excused,
+    Failed,
+    Held,
+    Progress,
+    Refused,
+    Released,
+    Report,
+    Started,
+    Synced,
+    Verified,
+    WorkerStatus,
+)
+from evermirror.model.refs import Oid, RefsDigest
+from evermirror.model.repo import RepoKey, RepoStatus
+from evermirror.model.task import TaskId, TaskStatus, Trigger
+
+CHANGES_KEPT = 100  # refs named in a task's result; the total is always told
+
+
+@dataclass(frozen=True, slots=True)
+class RepoSynced:
+    """The mirror equals upstream as of ``verified_at``; ``changed_at`` is None where no ref moved."""
+
+    key: RepoKey
+    digest: RefsDigest
+    head_commit: Oid | None
+    refs_count: int
+    size_bytes: int
+    verified_at: float
+    changed_at: float | None
+    activity: Activity
+
+
+@dataclass(frozen=True, slots=True)
+class RepoVerified:
+    """A poll saw no change. Older times than the known one change nothing."""
+
+    key: RepoKey
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RepoFailed:
+    """``status`` is None where the failure says nothing about the repo (the host's weather)."""
+
+    key: RepoKey
+    failure: Failure
+    status: RepoStatus | None
+    consecutive_failures: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RepoExcused:
+    """The latest counted failure was the host's weather: it is taken back."""
+
+    key: RepoKey
+
+
+@dataclass(frozen=True, slots=True)
+class RepoHeld:
+    """A worker has a mirror with this digest; older knowledge than the known changes nothing."""
+
+    key: RepoKey
+    digest: RefsDigest
+    verified_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    id: TaskId
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgressed:
+    id: TaskId
+    phase: str
+    percent: float | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a task ended."""
+
+    status: TaskStatus
+    started_at: float
+    ended_at: float
+    source_commit: str | None = None
+    has_changes: bool = False
+    changes_count: int = 0
+    result: Mapping[str, object] | None = None
+    failure: Failure | None = None
+    retry_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnded:
+    """A task that was created before has ended. One that had ended already stays as it is."""
+
+    id: TaskId
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecorded:
+    """A worker did this on its own; it gets its id here, already ended."""
+
+    repo: RepoKey
+    outcome: Outcome
+    trigger: Trigger = Trigger.SCHEDULE
+
+
+@dataclass(frozen=True, slots=True)
+class SkipsFolded:
+    """Scheduled looks without a change: added to the repo's newest row where that is such a run."""
+
+    repo: RepoKey
+    count: int
+    at: float  # of the last one
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsed:
+    id: int
+    at: float
+
+
+Write = (
+    RepoSynced
+    | RepoVerified
+    | RepoFailed
+    | RepoExcused
+    | RepoHeld
+    | TaskStarted
+    | TaskProgressed
+    | TaskEnded
+    | TaskRecorded
+    | SkipsFolded
+    | TokenUsed
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportId:
+    """Which report of which life of a worker; each is taken once."""
+
+    worker: str
+    generation: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromReport:
+    """Writes that are done only if their report is new, in the same transaction as taking it."""
+
+    id: ReportId
+    writes: tuple[Write, ...]
+
+
+Entry = Write | FromReport
+
+
+def writes_of(report: Report) -> tuple[Write, ...]:
+    """What a worker's report leaves in the database."""
+    match report:
+        case Started():
+            return tuple(TaskStarted(i, report.at) for i in report.task_ids)
+        case Progress():
+            return tuple(TaskProgressed(i, report.phase, report.percent, report.at) for i in report.task_ids)
+        case Synced():
+            return _synced(report)
+        case Failed():
+            return _failed(report)
+        case Refused():
+            outcome = Outcome(TaskStatus.FAILED, report.started_at, report.ended_at, failure=report.failure)
+            return tuple(TaskEnded(i, outcome) for i in report.task_ids)
+        case Excused():
+            return tuple(RepoExcused(key) for key in report.keys)
+        case Verified():
+            return tuple(RepoVerified(key, at) for key, at in report.items)
+        case Held():
+            return tuple(
+                RepoHeld(h.key, h.digest, h.verified_at)
+                for h in report.items
+                if h.digest is not None and h.verified_at is not None
+            )
+        case Released() | WorkerStatus():
+            return ()  # placement and the moment's figures: the coordinator keeps them in memory
+
+
+# What a person is told of a repo after a failure that counts against it.
+_STATUS_AFTER = {
+    FailureKind.NOT_FOUND: RepoStatus.GONE,
+    FailureKind.AUTH_FAILED: RepoStatus.AUTH,
+    FailureKind.CONFLICT: RepoStatus.HELD,
+}
+
+
+def _synced(report: Synced) -> tuple[Write, ...]:
+    moved = report.changes_total > 0 or report.first
+    repo = RepoSynced(
+        key=report.key,
+        digest=report.digest,
+        head_commit=report.head_commit,
+        refs_count=report.refs_count,
+        size_bytes=report.size_bytes,
+        verified_at=report.verified_at,
+        changed_at=report.ended_at if moved else None,
+        activity=report.activity,
+    )
+    outcome = Outcome(
+        status=TaskStatus.SUCCESS if moved else TaskStatus.SKIPPED,
+        started_at=report.started_at,
+        ended_at=report.ended_at,
+        source_commit=report.head_commit,
+        has_changes=moved,
+        changes_count=report.commits,
+        result={
+            "digest": report.digest,
+            "head_commit": report.head_commit,
+            "refs_count": report.refs_count,
+            "first": report.first,
+            "changes": [{"ref": c.name, "old": c.old, "new": c.new} for c in report.changes[:CHANGES_KEPT]],
+            "changes_total": report.changes_total,
+            "commits": report.commits,
+            "received_bytes": report.received_bytes,
+            "size_bytes": report.size_bytes,
+            "verified_at": report.verified_at,
+            "phases_s": dict(report.phases_s),
+        },
+    )
+    if not report.task_ids and not moved:
+        return (repo,)
+    return (repo, *_ends(report.key, report.task_ids, outcome))
+
+
+def _failed(report: Failed) -> tuple[Write, ...]:
+    status = _STATUS_AFTER.get(report.failure.kind, RepoStatus.FAILING) if report.counted else None
+    repo = RepoFailed(report.key, report.failure, status, report.consecutive_failures, report.ended_at)
+    outcome = Outcome(
+        status=TaskStatus.FAILED,
+        started_at=report.started_at,
+        ended_at=report.ended_at,
+        result={"counted": report.counted, "next_attempt_at": report.next_attempt_at},
+        failure=report.failure,
+        retry_count=max(0, report.consecutive_failures - 1),
+    )
+    if not report.task_ids and not report.counted:
+        return (repo,)  # a host's bad hour over thousands of repos would be as many rows that say the same
+    return (repo, *_ends(report.key, report.task_ids, outcome))
+
+
+def _ends(key: RepoKey, ids: tuple[TaskId, ...], outcome: Outcome) -> tuple[Write, ...]:
+    if ids:
+        return tuple(TaskEnded(i, outcome) for i in ids)
+    return (TaskRecorded(key, outcome),)

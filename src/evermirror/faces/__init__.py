@@ -1,0 +1,1 @@
+"""Who asks: the HTTP API, the web page, the command line."""

@@ -1,0 +1,52 @@
+"""The HTTP application: routes over the coordinator's service, inside the layers that guard them.
+
+HeadAsGet → Observe → SecurityHeaders → CatchAll → RateLimit → Gate (who asks) → BodyLimit → routes
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from evermirror import __version__
+from evermirror.faces.api import git, git_urls, health, openapi, overview, problems, repos, tasks
+from evermirror.faces.api.auth import Auth, Gate
+from evermirror.faces.api.context import Api, ApiSettings
+from evermirror.faces.api.git_service import GitService
+from evermirror.faces.api.limits import BodyLimit, HeadAsGet, RateLimit, SecurityHeaders
+from evermirror.faces.api.metrics import Metrics, Observe
+from evermirror.faces.web import pages
+from evermirror.nodes.service import CoordinatorService
+
+
+def create_app(
+    service: CoordinatorService,
+    auth: Auth,
+    settings: ApiSettings,
+    metrics: Metrics,
+    git_service: GitService | None = None,
+) -> FastAPI:
+    """Nothing starts here: the caller runs the application in its own server."""
+    app = FastAPI(
+        title="evermirror",
+        version=__version__,
+        docs_url=None,  # ours needs no other host: see faces/web
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=[
+            Middleware(HeadAsGet),
+            Middleware(Observe, metrics=metrics),
+            Middleware(SecurityHeaders),
+            Middleware(problems.CatchAll),
+            Middleware(RateLimit, settings=settings.limits),
+            Middleware(Gate, auth=auth),
+            Middleware(BodyLimit, settings=settings.limits),
+        ],
+    )
+    app.state.api = Api(service, settings, metrics, git_service)
+    routers = [part.router for part in (tasks, git_urls, repos, overview, health, git, pages)]
+    for router in routers:
+        app.include_router(router)
+    problems.install(app, [route for router in routers for route in router.routes])
+    app.openapi = openapi.document(app)  # type: ignore[method-assign]
+    return app

@@ -1,0 +1,292 @@
+"""Who is asking, and may they: bearer tokens with roles, and what is possible without one.
+
+               token given?
+      yes ──────────┴────────── no
+       │                         │  Host header must name this server (DNS rebinding)
+known? ── no → 401, counted      │
+       │       (many → 429)   client is this machine, and no token is required?
+a node's → 403          yes ─────┴───── no
+       │                 │               │
+the token's role    "local", admin;   write → 401
+                    a web page of      read → "public", or 401 by setting
+                    another site → 403
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from evermirror.faces.api.buckets import Buckets, Rate, client_name, is_loopback
+from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.model.access import Role, TokenRecord
+
+_TOKEN_TTL_S = 3.0  # a revoked token must be refused within 5 s
+_ANY_TTL_S = 1.0  # the first token created must count soon
+_MAX_CACHED = 1024  # tokens in use at once; more only cost a look into the store
+_MAX_TOKEN_CHARS = 512  # ours have 50 to 60
+_FAILED_ATTEMPTS = Rate(per_s=1 / 6, burst=10.0)  # wrong tokens per client: ten at once, then ten a minute
+
+_RANKS = {Role.READER: 1, Role.SUBMITTER: 2, Role.OPERATOR: 3, Role.ADMIN: 4}
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes know neither our name nor a token
+_PLAIN_PATHS = frozenset({"/", "/docs", "/openapi.json"})  # hold no data of the catalog
+
+
+class TokenLookup(Protocol):
+    """What is asked of the store of tokens. ``find_token`` compares hashes and knows no revoked token."""
+
+    async def find_token(self, plain: str) -> TokenRecord | None: ...
+
+    async def list_tokens(self) -> tuple[TokenRecord, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """``listen_host`` is the address listened on; ``hosts`` are further names this server is known by."""
+
+    tokens_required: Literal["auto"] | bool = "auto"
+    public_reads: bool = True
+    listen_host: str = "127.0.0.1"
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks; ``rank`` orders the roles, 0 being the public."""
+
+    name: str
+    rank: int
+
+    def may(self, role: Role) -> bool:
+        return self.rank >= _RANKS[role]
+
+    def need(self, role: Role) -> None:
+        """Refuses a caller whose role is lower."""
+        if not self.may(role):
+            raise ApiProblem(
+                Kind.FORBIDDEN,
+                f"This needs the role {role.value} or a higher one",
+                hint=f"Use a token made by: evermirror token create --role {role.value}",
+            )
+
+
+LOCAL = Caller("local", _RANKS[Role.ADMIN])
+PUBLIC = Caller("public", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What of a request decides about access."""
+
+    method: str
+    path: str
+    client: str | None
+    host: str
+    authorization: str | None
+    origin: str | None
+    fetch_site: str | None
+
+    @property
+    def git(self) -> bool:
+        return self.path.startswith("/git/")
+
+    @property
+    def write(self) -> bool:
+        return self.method not in _READS and not self.git  # git's POSTs only read
+
+
+def asked_of(scope: Scope) -> Asked:
+    """The deciding parts of an ASGI scope."""
+    headers = Headers(scope=scope)
+    client = scope.get("client")
+    return Asked(
+        method=scope["method"],
+        path=scope["path"],
+        client=client[0] if client else None,
+        host=headers.get("host", ""),
+        authorization=headers.get("authorization"),
+        origin=headers.get("origin"),
+        fetch_site=headers.get("sec-fetch-site"),
+    )
+
+
+class Auth:
+    """Decides for each request who asks, or raises the problem that refuses it."""
+
+    def __init__(
+        self,
+        tokens: TokenLookup,
+        settings: AuthSettings,
+        *,
+        on_used: Callable[[TokenRecord], None] | None = None,  # at most once per token and cache time
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tokens = tokens
+        self._settings = settings
+        self._on_used = on_used
+        self._clock = clock
+        self._failed = Buckets(_FAILED_ATTEMPTS, clock)
+        self._known: OrderedDict[bytes, tuple[TokenRecord, float]] = OrderedDict()  # by hash; until when
+        self._any: tuple[bool, float] = (False, float("-inf"))
+        names = ("localhost", settings.listen_host, *settings.hosts)
+        self._hosts = frozenset(_host_name(name) for name in names if name)
+
+    async def identify(self, asked: Asked) -> Caller:
+        """The caller, or an ApiProblem (401, 403, 429)."""
+        if asked.path in _OPEN_PATHS:
+            return PUBLIC
+        if asked.authorization is not None:
+            return await self._bearer(asked, _token_in(asked))
+        self._check_host(asked)
+        if is_loopback(asked.client) and not await self._required():
+            if asked.write:
+                _check_same_site(asked)
+            return LOCAL
+        plain = asked.path in _PLAIN_PATHS or asked.path.startswith("/static/")
+        if asked.write or not (self._settings.public_reads or plain):
+            raise _unauthorized(asked, "This needs a token and none was given")
+        return PUBLIC
+
+    async def _bearer(self, asked: Asked, token: str) -> Caller:
+        client = client_name(asked.client)
+        digest = hashlib.sha256(token.encode()).digest()
+        record, until = self._known.get(digest, (None, 0.0))
+        if record is None or until < self._clock():
+            self._known.pop(digest, None)
+            wait_s = self._failed.wait_s(client)
+            if wait_s > 0:
+                raise too_many(wait_s, "Too many wrong tokens from this address")
+            record = await self._tokens.find_token(token)
+        if record is None:
+            self._failed.spend(client)
+            raise _unauthorized(asked, "The token is not known here, or was revoked")
+        if digest not in self._known:
+            self._known[digest] = (record, self._clock() + _TOKEN_TTL_S)
+            if len(self._known) > _MAX_CACHED:
+                self._known.popitem(last=False)
+            if self._on_used is not None:
+                self._on_used(record)
+        if record.role not in _RANKS:
+            raise ApiProblem(
+                Kind.FORBIDDEN,
+                f"A token with the role {record.role.value} is for nodes and does not open the API",
+                hint="Use a token with the role admin, operator, submitter or reader",
+            )
+        return Caller(record.name, _RANKS[record.role])
+
+    async def _required(self) -> bool:
+        setting = self._settings.tokens_required
+        if setting != "auto":
+            return setting
+        if not self._listens_on_loopback():
+            return True
+        known, until = self._any
+        if until < self._clock():
+            # Nodes' tokens open no API: they must not lock the user of this machine out.
+            tokens = await self._tokens.list_tokens()
+            known = any(t.role in _RANKS and t.revoked_at is None for t in tokens)
+            self._any = (known, self._clock() + _ANY_TTL_S)
+        return known
+
+    def _listens_on_loopback(self) -> bool:
+        name = _host_name(self._settings.listen_host)
+        return name == "localhost" or is_loopback(name)
+
+    def _check_host(self, asked: Asked) -> None:
+        # A browser led here by DNS rebinding sends the attacker's name. It can only come from this machine
+        # or reach a loopback address; others see no more than what is public anyway.
+        if not (is_loopback(asked.client) or self._listens_on_loopback() or self._settings.hosts):
+            return
+        name = _host_name(asked.host)
+        if name not in self._hosts and not is_loopback(name):
+            raise ApiProblem(
+                Kind.WRONG_HOST,
+                "The Host header names another server",
+                hint="Use the address this server listens on, or a token",
+            )
+
+
+class Gate:
+    """The first thing that looks at a request: puts its Caller into the scope, or refuses it."""
+
+    def __init__(self, app: ASGIApp, auth: Auth) -> None:
+        self._app = app
+        self._auth = auth
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            caller = await self._auth.identify(asked_of(scope))
+        except ApiProblem as problem:
+            await problem.response()(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, send)
+
+
+def too_many(wait_s: float, detail: str) -> ApiProblem:
+    """A 429 that says how long to wait."""
+    seconds = max(1, int(wait_s + 0.999))
+    return ApiProblem(
+        Kind.TOO_MANY, detail, hint=f"Try again in {seconds} s", headers={"Retry-After": str(seconds)}
+    )
+
+
+def _token_in(asked: Asked) -> str:
+    scheme, _, rest = (asked.authorization or "").partition(" ")
+    rest = rest.strip()
+    token = ""
+    if scheme.lower() == "bearer":
+        token = rest
+    elif scheme.lower() == "basic" and asked.git:  # git itself can only send a user name and a password
+        try:
+            token = base64.b64decode(rest, validate=True).decode().partition(":")[2]
+        except (binascii.Error, ValueError):
+            token = ""
+    if not token or len(token) > _MAX_TOKEN_CHARS or not token.isascii():
+        raise _unauthorized(asked, "The Authorization header holds no token")
+    return token
+
+
+def _unauthorized(asked: Asked, detail: str) -> ApiProblem:
+    scheme = "Basic" if asked.git else "Bearer"
+    return ApiProblem(
+        Kind.UNAUTHORIZED,
+        detail,
+        hint="Send the header Authorization: Bearer TOKEN; make one by: evermirror token create",
+        headers={"WWW-Authenticate": f'{scheme} realm="evermirror"'},
+    )
+
+
+def _check_same_site(asked: Asked) -> None:
+    """Browsers say where a write comes from; without a token, no other site's page (nor a file) may write."""
+    foreign = asked.fetch_site is not None and asked.fetch_site not in ("same-origin", "none")
+    if asked.origin is not None:
+        scheme, _, authority = asked.origin.partition("://")
+        foreign = foreign or scheme not in ("http", "https") or authority.lower() != asked.host.lower()
+    if foreign:
+        raise ApiProblem(
+            Kind.CROSS_SITE,
+            "A web page of another site may not write here without a token",
+            hint="Send a token in the Authorization header",
+        )
+
+
+def _host_name(host: str) -> str:
+    """``Host`` without port, brackets, letter case and final dot."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return (host.rpartition(":")[0] if host.count(":") == 1 else host).rstrip(".")

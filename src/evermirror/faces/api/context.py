@@ -1,0 +1,98 @@
+"""What every route gets: the service behind the API, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Request
+
+from evermirror.errors import InvalidUrl, NotFound
+from evermirror.faces.api.auth import Caller
+from evermirror.faces.api.git_service import GitService
+from evermirror.faces.api.limits import LimitSettings
+from evermirror.faces.api.metrics import Metrics
+from evermirror.faces.api.problems import MEDIA_TYPE, ApiProblem, Kind
+from evermirror.model.access import Role
+from evermirror.model.repo import RepoRecord
+from evermirror.nodes.service import CoordinatorService
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Bounds of the API; who may do what is in AuthSettings."""
+
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    max_waiting: int = (
+        1_000  # callers that wait for a task at once; more are answered at once, as if wait were 0
+    )
+
+
+@dataclass(slots=True)
+class Api:
+    """The one object behind all routes; ``waiting`` counts the callers that wait for a task."""
+
+    service: CoordinatorService
+    settings: ApiSettings
+    metrics: Metrics
+    git: GitService | None
+    waiting: int = 0
+
+
+def _api_of(request: Request) -> Api:
+    api = request.app.state.api
+    assert isinstance(api, Api)  # noqa: S101 - create_app put it there
+    return api
+
+
+def _caller_of(request: Request) -> Caller:
+    caller = request.state.caller
+    assert isinstance(caller, Caller)  # noqa: S101 - the gate put it there
+    return caller
+
+
+ApiDep = Annotated[Api, Depends(_api_of)]
+CallerDep = Annotated[Caller, Depends(_caller_of)]
+KeyPath = Annotated[
+    str,
+    Path(
+        description="Key or URL of a repo, plain or percent-encoded, with or without .git", max_length=2_100
+    ),
+]
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def problems(*kinds: Kind) -> Responses:
+    """The documented refusals of a route; 401, 403 (wrong host) and 429 are possible everywhere."""
+    told = {Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.TOO_MANY, *kinds}
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {k.status: {"description": k.title, "content": {MEDIA_TYPE: schema}} for k in Kind if k in told}
+
+
+WRITE_PROBLEMS = (Kind.MALFORMED, Kind.TIMEOUT, Kind.TOO_LARGE, Kind.MEDIA_TYPE, Kind.INVALID)
+
+
+async def find_visible(api: Api, caller: Caller, key_or_url: str) -> RepoRecord:
+    """The repo, or 404: also where it is private and the caller is the public, in the same words."""
+    try:
+        record = await api.service.find_repo(key_or_url)
+    except (NotFound, InvalidUrl):
+        raise no_such_repo(key_or_url) from None
+    if not shown_to(caller, record):
+        raise no_such_repo(key_or_url)
+    return record
+
+
+def shown_to(caller: Caller, record: RepoRecord) -> bool:
+    """Private repos are shown to token holders only."""
+    return not record.spec.private or caller.may(Role.READER)
+
+
+def no_such_repo(key_or_url: str) -> ApiProblem:
+    """The 404 of an unknown repo."""
+    return ApiProblem(
+        Kind.NOT_FOUND,
+        f"{key_or_url!r} is not in the catalog",
+        hint="Add it by POST /api/git_urls, or look for it by GET /api/git_urls?search=",
+    )

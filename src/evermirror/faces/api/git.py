@@ -1,0 +1,205 @@
+"""Mirrors served to git clients: read-only smart HTTP, streamed both ways.
+
+Errors are plain text: git prints that as ``remote: …``; it does not show problem documents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+
+from fastapi import APIRouter, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from evermirror.faces.api.auth import Caller
+from evermirror.faces.api.context import Api, ApiDep, CallerDep
+from evermirror.faces.api.git_service import GitBusy, ServedRepo
+from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.faces.api.text import iso
+from evermirror.faces.web import pages
+from evermirror.model.access import Role
+
+_MAX_PROTOCOL = 100  # characters of the Git-Protocol header; "version=2" has 9
+_PIECE_BYTES = 65_536  # of an unzipped body held at once
+_NO_CACHE = {
+    "Expires": "Fri, 01 Jan 1980 00:00:00 GMT",
+    "Pragma": "no-cache",
+    "Cache-Control": "no-cache, max-age=0, must-revalidate",
+}
+_READ_ONLY = "This is a read-only mirror: push to the upstream repository instead.\n"
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/git/{key:path}/info/refs")
+async def info_refs(
+    key: str, request: Request, api: ApiDep, caller: CallerDep, service: str = ""
+) -> Response:
+    """The first request of every clone, fetch and push."""
+    if service == "git-receive-pack":
+        return _say(403, _READ_ONLY)
+    if service != "git-upload-pack":
+        return _say(403, "Only git's smart HTTP protocol is served here (git 1.6.6 or later).\n")
+    repo = await _open(api, caller, key)
+    if repo is None or api.git is None:
+        return _not_here(key)
+    chunks = api.git.advertise(repo, _protocol(request))
+    return await _streamed(repo, chunks, "application/x-git-upload-pack-advertisement", None)
+
+
+@router.post("/git/{key:path}/git-upload-pack")
+async def upload_pack(key: str, request: Request, api: ApiDep, caller: CallerDep) -> Response:
+    """What is wanted and had comes in, a pack goes out."""
+    if request.headers.get("content-type") != "application/x-git-upload-pack-request":
+        return _say(415, "Expected a git-upload-pack request.\n")
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding not in ("identity", "gzip", "x-gzip"):
+        return _say(415, "Only gzip is understood as Content-Encoding.\n")
+    repo = await _open(api, caller, key)
+    if repo is None or api.git is None:
+        return _not_here(key)
+    body = _Body(request, zipped=encoding != "identity", max_bytes=api.settings.limits.git_body.max_bytes)
+    chunks = api.git.upload_pack(repo, body.chunks(), _protocol(request))
+    return await _streamed(repo, chunks, "application/x-git-upload-pack-result", body)
+
+
+@router.post("/git/{key:path}/git-receive-pack")
+async def receive_pack(key: str) -> Response:
+    """Refused: mirrors follow their upstream only."""
+    return _say(403, _READ_ONLY)
+
+
+@router.get("/git/{key:path}")
+async def show(key: str, request: Request, api: ApiDep, caller: CallerDep) -> Response:
+    """A person who opens a clone address in a browser is told what to do with it."""
+    repo = await _open(api, caller, key)
+    if repo is None:
+        return _not_here(key)
+    return pages.clone_page(request, repo.key, repo.verified_at)
+
+
+async def _open(api: Api, caller: Caller, key: str) -> ServedRepo | None:
+    if api.git is None:
+        return None
+    repo = await api.git.open(key.strip("/").removesuffix(".git"))
+    if repo is not None and repo.private and not caller.may(Role.READER):
+        return None
+    return repo
+
+
+def _protocol(request: Request) -> str:
+    value = request.headers.get("git-protocol", "")
+    fine = len(value) <= _MAX_PROTOCOL and all(c.isalnum() or c in "=:._-" for c in value) and value.isascii()
+    return value if fine else ""
+
+
+def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    return PlainTextResponse(text, status, headers={**_NO_CACHE, **(headers or {})})
+
+
+def _not_here(key: str) -> Response:
+    return _say(404, "This repository is not mirrored here.\n")
+
+
+async def _streamed(
+    repo: ServedRepo, chunks: AsyncIterator[bytes], media_type: str, body: _Body | None
+) -> Response:
+    """Waits for the first chunk, so that what fails early is still told by a status."""
+    try:
+        first = await anext(chunks, b"")
+    except GitBusy as busy:
+        return _say(
+            503, "Too many clients now; try again soon.\n", {"Retry-After": str(int(busy.retry_after_s) + 1)}
+        )
+    except BaseException:
+        await _close(chunks)
+        raise
+    headers = dict(_NO_CACHE)
+    if repo.verified_at is not None:
+        headers["X-Evermirror-Verified-At"] = iso(repo.verified_at)
+    return _GitStream(first, chunks, media_type, headers, body)
+
+
+async def _close(chunks: AsyncIterator[bytes]) -> None:
+    if isinstance(chunks, AsyncGenerator):
+        await chunks.aclose()
+
+
+class _Body:
+    """The request's body, unzipped where git zipped it; bounded also after unzipping."""
+
+    def __init__(self, request: Request, *, zipped: bool, max_bytes: int) -> None:
+        self._request = request
+        self._unzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if zipped else None
+        self._left_bytes = max_bytes
+        self.ended = asyncio.Event()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        async for raw in self._request.stream():
+            for piece in self._pieces(raw):
+                self._left_bytes -= len(piece)
+                if self._left_bytes < 0:
+                    raise ApiProblem(
+                        Kind.TOO_LARGE, "The unzipped body is too large", headers={"Connection": "close"}
+                    )
+                yield piece
+        self.ended.set()
+
+    def _pieces(self, raw: bytes) -> Iterator[bytes]:
+        """Unzipped in small pieces: a few kilobytes may hold gigabytes."""
+        if self._unzip is None:
+            yield raw
+            return
+        while raw:
+            try:
+                yield self._unzip.decompress(raw, _PIECE_BYTES)
+            except zlib.error:
+                raise ApiProblem(Kind.MALFORMED, "The body is not valid gzip") from None
+            raw = self._unzip.unconsumed_tail
+
+
+class _GitStream(Response):
+    """Sends git's output as it comes, and ends git as soon as the client has left.
+
+    Only one may read from the connection: the body first, then the watch for the client's leaving."""
+
+    def __init__(
+        self,
+        first: bytes,
+        chunks: AsyncIterator[bytes],
+        media_type: str,
+        headers: Mapping[str, str],
+        body: _Body | None,
+    ) -> None:
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.init_headers(headers)
+        self._first = first
+        self._chunks = chunks
+        self._request_body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(self._send_all(send))
+                leaving = group.create_task(self._client_left(receive))
+                sending.add_done_callback(lambda _: leaving.cancel())
+                leaving.add_done_callback(lambda _: sending.cancel())
+        finally:
+            await _close(self._chunks)
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self._first, "more_body": True})
+        async for chunk in self._chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _client_left(self, receive: Receive) -> None:
+        if self._request_body is not None:
+            await self._request_body.ended.wait()
+        while (await receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,42 @@
+"""What the API needs in order to serve git: a way to open a mirror, and git's two answers as streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from evermirror.model.repo import RepoKey
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRepo:
+    """A mirror that can be served now."""
+
+    key: RepoKey
+    path: Path
+    private: bool
+    verified_at: float | None  # equal to upstream at this time
+
+
+class GitBusy(Exception):
+    """No room for another client now."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__(f"busy for {retry_after_s:g} s")
+        self.retry_after_s = retry_after_s
+
+
+class GitService(Protocol):
+    """``advertise`` and ``upload_pack`` give the complete bodies of git's HTTP answers.
+
+    They may raise GitBusy before the first byte, and end their git when closed."""
+
+    async def open(self, key: str) -> ServedRepo | None: ...
+
+    def advertise(self, repo: ServedRepo, protocol: str) -> AsyncIterator[bytes]: ...
+
+    def upload_pack(
+        self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str
+    ) -> AsyncIterator[bytes]: ...

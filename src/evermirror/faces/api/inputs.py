@@ -1,0 +1,134 @@
+"""What clients may send: strict models whose every text can be stored and printed again."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.model.repo import Priority, RepoKey
+
+MAX_WAIT_S = 300.0  # proxies cut longer answers off
+MAX_LIST = 1_000
+_MAX_URL = 2_048  # bytes; also the rule of URL parsing
+_MAX_INFO_DEPTH = 16
+_MAX_INFO_CHARS = 16_384  # of one repo; a list shows a thousand of them
+_MAX_INT = 2**63  # what every database and most clients can hold
+
+
+def _clean(text: str) -> str:
+    """Neither NUL and other controls nor lone surrogates: databases and terminals choke on them."""
+    if any(ord(c) < 32 or ord(c) == 127 or "\ud800" <= c <= "\udfff" for c in text):
+        raise ValueError("holds a control character or half a surrogate pair")
+    return text
+
+
+def _storable(info: dict[str, Any]) -> dict[str, Any]:
+    """Checks without recursion, so that depth is an error of the input and not of ours."""
+    todo: list[tuple[Any, int]] = [(info, 1)]
+    chars = 0
+    while todo:
+        value, depth = todo.pop()
+        if depth > _MAX_INFO_DEPTH:
+            raise ValueError(f"is nested deeper than {_MAX_INFO_DEPTH}")
+        match value:
+            case str():
+                chars += len(value)
+                if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
+                    raise ValueError("holds NUL or half a surrogate pair")
+            case bool() | None:
+                pass
+            case int() if abs(value) >= _MAX_INT:
+                raise ValueError("holds an integer of more than 64 bits")
+            case float() if not math.isfinite(value):
+                raise ValueError("holds a number that is not finite")
+            case dict():
+                todo.extend((k, depth) for k in value)
+                todo.extend((v, depth + 1) for v in value.values())
+            case list():
+                todo.extend((v, depth + 1) for v in value)
+        chars += 2
+        if chars > _MAX_INFO_CHARS:
+            raise ValueError(f"is larger than {_MAX_INFO_CHARS} characters")
+    return info
+
+
+GitUrlText = Annotated[
+    str,
+    Field(min_length=1, max_length=_MAX_URL, examples=["https://github.com/username/repo.git"]),
+    AfterValidator(_clean),
+]
+CleanText = Annotated[str, AfterValidator(_clean)]
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class TaskParamsIn(_Input):
+    """All optional; unknown ones are refused by name."""
+
+    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] = Field(
+        0.0, description="Answer when the task has ended, or after this many seconds"
+    )
+    min_commit: str | None = Field(
+        None,
+        pattern="^(?:[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$",
+        description="Succeed only once this commit is in the mirror",
+    )
+    force: bool = Field(False, description="Fetch even where nothing seems to have changed")
+    priority: Literal["critical", "high", "normal", "low"] | None = None
+
+    @property
+    def class_(self) -> Priority | None:
+        return Priority(self.priority) if self.priority is not None else None
+
+
+NO_PARAMS = TaskParamsIn.model_validate({})
+
+
+class TaskIn(_Input):
+    """An on-demand sync."""
+
+    git_url: GitUrlText
+    additional_params: TaskParamsIn | None = None
+
+
+class GitUrlIn(_Input):
+    """A repo to mirror."""
+
+    git_url: GitUrlText
+    additional_info: Annotated[dict[str, Any], AfterValidator(_storable)] | None = None
+
+
+SearchQuery = Annotated[CleanText, Query(max_length=200, description="Part of a key; empty for all")]
+HostQuery = Annotated[CleanText, Query(max_length=300, description="Only repos of this upstream host")]
+LimitQuery = Annotated[int, Query(ge=1, le=MAX_LIST)]
+CursorQuery = Annotated[str | None, Query(max_length=4_096, description="next_cursor of the page before")]
+
+
+def cursor_of(last: str) -> str:
+    """An opaque cursor: where the next page goes on."""
+    raw = base64.urlsafe_b64encode(last.encode("utf-8", "surrogateescape"))
+    return raw.decode("ascii").rstrip("=")
+
+
+def after_cursor(cursor: str | None) -> RepoKey | None:
+    """The key a cursor stands for."""
+    if not cursor:
+        return None
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        text = raw.decode("utf-8", "surrogateescape")
+    except (binascii.Error, ValueError):
+        text = ""
+    if not text or any(ord(c) < 32 for c in text):
+        raise ApiProblem(
+            Kind.INVALID, "cursor: not one of ours", hint="Use next_cursor as it was given, or none"
+        )
+    return RepoKey(text)

@@ -1,0 +1,383 @@
+"""What clients get: response models, and how the service's records become them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from evermirror.faces.api.text import iso, iso_or_none, printable, printable_json
+from evermirror.model.failure import Failure
+from evermirror.model.messages import RunningSync
+from evermirror.model.repo import RepoRecord
+from evermirror.model.task import TaskRecord, TaskStatus
+from evermirror.nodes.service import Holder, Overview, PollPlan
+
+StatusText = Literal["pending", "active", "failing", "gone", "auth", "held", "inactive"]
+TaskStatusText = Literal["pending", "running", "success", "failure", "skipped"]
+
+_TASK_STATUS: dict[TaskStatus, TaskStatusText] = {
+    TaskStatus.PENDING: "pending",
+    TaskStatus.RUNNING: "running",
+    TaskStatus.SUCCESS: "success",
+    TaskStatus.FAILED: "failure",
+    TaskStatus.SKIPPED: "skipped",
+}
+
+
+class TaskSubmitted(BaseModel):
+    """A task was taken in."""
+
+    task_id: str
+    status: TaskStatusText
+
+
+class TaskView(BaseModel):
+    """One task."""
+
+    task_id: str
+    status: TaskStatusText
+    progress: str | None = Field(description='"50%" while known')
+    result: dict[str, Any] | None = Field(
+        description="When ended; of a failure error_type, error_message, hint"
+    )
+    created_at: str
+    updated_at: str
+
+
+class RepoTaskView(TaskView):
+    """A task in a repo's list."""
+
+    trigger: str
+    started_at: str | None
+    completed_at: str | None
+    has_changes: bool
+    new_commits: int
+    phase: str | None
+
+
+class RepoTasksView(BaseModel):
+    """Newest first."""
+
+    items: list[RepoTaskView]
+
+
+class GitUrlAnswer(BaseModel):
+    """What became of a URL."""
+
+    git_url: str
+    status: Literal["added", "updated", "exists"]
+
+
+class GitUrlRemoved(BaseModel):
+    """The URL is no longer mirrored."""
+
+    git_url: str
+    status: Literal["removed"] = "removed"
+
+
+class ErrorView(BaseModel):
+    """Why the last attempt failed."""
+
+    error_type: str
+    error_message: str
+    hint: str
+    at: str | None
+
+
+class GitUrlView(BaseModel):
+    """One repo in short."""
+
+    key: str
+    git_url: str
+    additional_info: dict[str, Any]
+    last_updated: str = Field(
+        description="When the mirror last moved; before its first sync, the entry itself"
+    )
+    status: StatusText
+    priority: Literal["critical", "high", "normal", "low"]
+    verified_at: str | None = Field(description="The mirror was equal to upstream at this time")
+    last_error: ErrorView | None
+
+
+class GitUrlList(BaseModel):
+    """A page of repos in key order."""
+
+    items: list[GitUrlView]
+    next_cursor: str | None
+
+
+class PlanView(BaseModel):
+    """When the repo is looked at next, and why then."""
+
+    next_poll_at: str | None
+    reason: str
+    gap_s: float | None
+    last_poll_at: str | None
+
+
+class HolderView(BaseModel):
+    """A worker that holds a copy."""
+
+    worker: str
+    primary: bool
+    digest: str | None
+    verified_at: str | None
+
+
+class HoldersView(BaseModel):
+    """Who holds a copy of the repo."""
+
+    holders: list[HolderView]
+
+
+class RepoView(GitUrlView):
+    """One repo in full."""
+
+    alias: str | None
+    source: str
+    enabled: bool
+    private: bool
+    mode: Literal["exact", "append-only"]
+    interval_s: float | None
+    digest: str | None
+    head_commit: str | None
+    refs_count: int
+    size_bytes: int
+    changed_at: str | None
+    created_at: str
+    consecutive_failures: int
+    plan: PlanView
+    holders: list[HolderView]
+    clone_path: str = Field(description="Clone from this path of this server")
+
+
+class RefView(BaseModel):
+    """A branch or tag."""
+
+    name: str
+    oid: str
+
+
+class RefsView(BaseModel):
+    """A page of a mirror's branches and tags in name order."""
+
+    key: str
+    head: str | None
+    digest: str
+    total: int
+    refs: list[RefView]
+    next_cursor: str | None
+
+
+class RunningView(BaseModel):
+    """A sync under way."""
+
+    key: str
+    phase: str
+    percent: float | None
+    received_bytes: int
+    started_at: str
+
+
+class HostStateView(BaseModel):
+    """An upstream host that is not simply open."""
+
+    host: str
+    repos: int
+    state: str
+    until: str | None
+    reason: str
+
+
+class OverviewView(BaseModel):
+    """Is everything fresh, and if not, what is wrong?"""
+
+    total_repos: int
+    by_status: dict[str, int]
+    by_priority: dict[str, int]
+    fresh_repos: int
+    fresh_share: float | None = Field(description="fresh_repos / total_repos; null while there are none")
+    worst_lag_s: float | None
+    polls_total: int
+    polls_per_second: float
+    changes_total: int
+    received_bytes_total: int
+    running: list[RunningView]
+    queued_syncs: int
+    hosts: list[HostStateView]
+    failures_by_kind: dict[str, int]
+    disk_free_bytes: int
+    disk_total_bytes: int
+    accepting_clones: bool
+    warnings: list[str]
+    started_at: str
+    now: str
+    version: str
+
+
+def task_view(task: TaskRecord) -> TaskView:
+    return TaskView(**_task_fields(task))
+
+
+def repo_task_view(task: TaskRecord) -> RepoTaskView:
+    return RepoTaskView(
+        **_task_fields(task),
+        trigger=task.trigger.value,
+        started_at=iso_or_none(task.started_at),
+        completed_at=iso_or_none(task.completed_at),
+        has_changes=task.has_changes,
+        new_commits=task.changes_count,
+        phase=printable(task.progress_phase) or None,
+    )
+
+
+def submitted_view(task: TaskRecord) -> TaskSubmitted:
+    return TaskSubmitted(task_id=str(task.id), status=_TASK_STATUS[task.status])
+
+
+def _task_fields(task: TaskRecord) -> dict[str, Any]:
+    return {
+        "task_id": str(task.id),
+        "status": _TASK_STATUS[task.status],
+        "progress": _progress(task),
+        "result": _result(task),
+        "created_at": iso(task.created_at),
+        "updated_at": iso(task.updated_at),
+    }
+
+
+def _progress(task: TaskRecord) -> str | None:
+    if task.status in (TaskStatus.SUCCESS, TaskStatus.SKIPPED):
+        return "100%"
+    if task.status is TaskStatus.RUNNING and task.progress_percent is not None:
+        return f"{min(100.0, max(0.0, task.progress_percent)):.0f}%"
+    return None
+
+
+def _result(task: TaskRecord) -> dict[str, Any] | None:
+    if not task.status.ended:
+        return None
+    result = printable_json(dict(task.result or {}))
+    assert isinstance(result, dict)  # noqa: S101 - a mapping stays one
+    if task.failure is not None:
+        result |= {
+            "error_type": task.failure.kind.value,
+            "error_message": printable(task.failure.message),
+            "hint": printable(task.failure.hint),
+        }
+    return result
+
+
+def error_view(failure: Failure, at: float | None) -> ErrorView:
+    return ErrorView(
+        error_type=failure.kind.value,
+        error_message=printable(failure.message),
+        hint=printable(failure.hint),
+        at=iso_or_none(at),
+    )
+
+
+def git_url_view(record: RepoRecord) -> GitUrlView:
+    return GitUrlView.model_construct(**_git_url_fields(record))
+
+
+def _git_url_fields(record: RepoRecord) -> dict[str, Any]:
+    failing = (record.last_failure_at or 0.0) > (record.verified_at or 0.0) or record.consecutive_failures > 0
+    failure = record.last_failure if failing else None
+    return {
+        "key": printable(record.key),
+        "git_url": printable(record.spec.url),
+        "additional_info": printable_json(record.info),
+        "last_updated": iso(
+            record.changed_at or record.verified_at or record.updated_at or record.created_at
+        ),
+        "status": record.status.value,
+        "priority": record.spec.priority.value,
+        "verified_at": iso_or_none(record.verified_at),
+        "last_error": error_view(failure, record.last_failure_at) if failure else None,
+    }
+
+
+def repo_view(record: RepoRecord, plan: PollPlan, holders: tuple[Holder, ...]) -> RepoView:
+    return RepoView(
+        **_git_url_fields(record),
+        alias=record.alias,
+        source=printable(record.source),
+        enabled=record.enabled,
+        private=record.spec.private,
+        mode=record.spec.mode.value,
+        interval_s=record.spec.interval_s,
+        digest=record.digest,
+        head_commit=record.head_commit,
+        refs_count=record.refs_count,
+        size_bytes=record.size_bytes,
+        changed_at=iso_or_none(record.changed_at),
+        created_at=iso(record.created_at),
+        consecutive_failures=record.consecutive_failures,
+        plan=PlanView(
+            next_poll_at=iso_or_none(plan.next_poll_at),
+            reason=printable(plan.reason),
+            gap_s=plan.gap_s,
+            last_poll_at=iso_or_none(plan.last_poll_at),
+        ),
+        holders=holders_view(holders),
+        clone_path=f"/git/{printable(record.key)}",
+    )
+
+
+def holders_view(holders: tuple[Holder, ...]) -> list[HolderView]:
+    return [
+        HolderView(
+            worker=printable(h.worker),
+            primary=h.primary,
+            digest=h.digest,
+            verified_at=iso_or_none(h.verified_at),
+        )
+        for h in holders
+    ]
+
+
+def overview_view(overview: Overview, running: tuple[RunningSync, ...], version: str) -> OverviewView:
+    o = overview
+    return OverviewView(
+        total_repos=o.total_repos,
+        by_status=dict(o.by_status),
+        by_priority=dict(o.by_priority),
+        fresh_repos=o.fresh_repos,
+        fresh_share=o.fresh_repos / o.total_repos if o.total_repos else None,
+        worst_lag_s=o.worst_lag_s,
+        polls_total=o.polls_total,
+        polls_per_second=o.polls_per_second,
+        changes_total=o.changes_total,
+        received_bytes_total=o.received_bytes_total,
+        running=[
+            RunningView(
+                key=printable(r.key),
+                phase=printable(r.phase),
+                percent=r.percent,
+                received_bytes=r.received_bytes,
+                started_at=iso(r.started_at),
+            )
+            for r in running
+        ],
+        queued_syncs=o.queued_syncs,
+        hosts=[
+            HostStateView(
+                host=printable(h.host),
+                repos=h.repos,
+                state=h.state,
+                until=iso_or_none(h.until),
+                reason=printable(h.reason),
+            )
+            for h in o.hosts
+        ],
+        failures_by_kind=dict(o.failures_by_kind),
+        disk_free_bytes=o.disk_free_bytes,
+        disk_total_bytes=o.disk_total_bytes,
+        accepting_clones=o.accepting_clones,
+        warnings=[printable(w) for w in o.warnings],
+        started_at=iso(o.started_at),
+        now=iso(o.now),
+        version=version,
+    )

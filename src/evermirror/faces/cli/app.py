@@ -1,0 +1,103 @@
+"""The command line's table of contents, and the place where errors become words and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from evermirror import __version__
+from evermirror.errors import ConfigError, EvermirrorError, ExitCode
+from evermirror.faces.cli import doctor, repos, serve, settings, simulate, status, tokens
+from evermirror.model.printable import many_lines
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Keeps git mirrors fresh, from ten repositories on a laptop to a million on a fleet.",
+    epilog="Exit codes: 0 fine, 1 failed, 2 wrong usage or settings, 3 no server, 4 denied, 5 not found.",
+)
+app.command("up", rich_help_panel="Run")(serve.up)
+app.command("add", rich_help_panel="Repositories")(repos.add)
+app.command("remove", rich_help_panel="Repositories")(repos.remove)
+app.command("sync", rich_help_panel="Repositories", cls=repos.SyncCommand)(repos.sync)
+app.command("repos", rich_help_panel="Repositories")(repos.list_repos)
+app.command("status", rich_help_panel="Repositories")(status.status)
+app.add_typer(tokens.app, name="token", rich_help_panel="Operate")
+app.command("audit", rich_help_panel="Operate")(tokens.audit)
+app.add_typer(settings.app, name="config", rich_help_panel="Operate")
+app.command("doctor", rich_help_panel="Operate")(doctor.doctor)
+app.add_typer(simulate.app, name="simulate", rich_help_panel="Operate")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"evermirror {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    pass
+
+
+def run(args: list[str], name: str, *, debug: bool = False) -> int:
+    """Runs one command line; returns its exit code."""
+    _make_lenient()
+    try:
+        get_command(app)(args=args, prog_name=name)
+        sys.stdout.flush()
+    except SystemExit as end:
+        return _flushed(end.code if isinstance(end.code, int) else int(end.code is not None))
+    except EvermirrorError as error:
+        if debug:
+            traceback.print_exc()
+        print(_told(error), file=sys.stderr)
+        return _flushed(error.exit_code)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _quiet()
+    return ExitCode.OK
+
+
+def _told(error: EvermirrorError) -> str:
+    if isinstance(error, ConfigError):
+        head = f"error: {len(error.problems)} problem{'s' * (len(error.problems) > 1)} in the settings:"
+        return many_lines("\n  ".join([head, *error.problems]))
+    text = f"error: {error.message}"
+    return many_lines(f"{text}\n  hint: {error.hint}" if error.hint else text)
+
+
+def _make_lenient() -> None:
+    """A terminal that cannot show a character gets a question mark, not a crash."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _quiet()
+    return code
+
+
+def _quiet() -> int:
+    """Who read our output went away (`| head`): nothing to tell, and nothing more to flush at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return ExitCode.FAILED

@@ -1,0 +1,278 @@
+"""The doctor's checks: each looks at one thing and says what it saw and, where it is wrong, what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shutil
+import socket
+import ssl
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from evermirror.config import Config, split_host_port
+from evermirror.errors import EvermirrorError
+from evermirror.model.duration import format_size
+
+PYTHON_MIN = (3, 11)
+FREE_BYTES_MIN = 1_000_000_000  # less and the next clone may not fit
+FILES_MIN = 1024  # 256 polls and 10 gits with pipes need several hundred
+RESOLVE_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 3.0
+RELEASED_AT = 1_790_000_000.0  # UTC seconds, September 2026: a clock before this is wrong
+NAME_TO_RESOLVE = "github.com"
+LIST_BYTES_MAX = 200_000_000  # a million lines are about 60 MB
+
+
+class Level(Enum):
+    """NOTE: worth knowing, but no reason to fail."""
+
+    FINE = "fine"
+    NOTE = "note"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one check saw; ``todo`` says what to do next."""
+
+    name: str
+    level: Level
+    what: str
+    todo: str = ""
+
+
+def run_checks(config: Config) -> Iterator[Check]:
+    """One after the other, so that a slow one is seen; one that fails itself is told as wrong."""
+    for name, look in _CHECKS.items():
+        try:
+            yield look(name, config)
+        except EvermirrorError as error:
+            yield Check(name, Level.WRONG, error.message, error.hint)
+        except OSError as error:
+            yield Check(name, Level.WRONG, str(error.strerror or error))
+
+
+def _python(name: str, config: Config) -> Check:
+    version = ".".join(str(n) for n in sys.version_info[:3])
+    if sys.version_info[:2] < PYTHON_MIN:
+        return Check(name, Level.WRONG, version, "Install Python 3.11 or newer")
+    return Check(name, Level.FINE, version)
+
+
+def _git(name: str, config: Config) -> Check:
+    from evermirror.edge.git.command import Git
+    from evermirror.edge.git.environment import GitSettings
+    from evermirror.model.failure import FailureError
+
+    with tempfile.TemporaryDirectory(prefix="evermirror-doctor-") as folder:
+        try:
+            git = Git(GitSettings(data_dir=Path(folder), binary=config.git.binary))
+            version = asyncio.run(git.version())
+        except FailureError as error:
+            return Check(name, Level.WRONG, error.failure.message, error.failure.hint)
+    return Check(name, Level.FINE, ".".join(str(n) for n in version))
+
+
+def _data_dir(name: str, config: Config) -> Check:
+    folder = _existing(config.data.dir)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Check(
+            name,
+            Level.WRONG,
+            f"{folder} is not writable",
+            "Change its owner, or choose another with data.dir",
+        )
+    if not _tells_case_apart(folder):
+        return Check(
+            name,
+            Level.WRONG,
+            f"{folder} does not tell upper from lower case: mirrors would mix up",
+            "Choose a folder on a case-sensitive file system",
+        )
+    there = "" if folder == config.data.dir else " (not made yet)"
+    return Check(name, Level.FINE, f"{config.data.dir}{there} is writable and tells case apart")
+
+
+def _disk(name: str, config: Config) -> Check:
+    usage = shutil.disk_usage(_existing(config.data.dir))
+    share = 1 - usage.free / usage.total if usage.total else 0.0
+    what = f"{format_size(usage.free)} free of {format_size(usage.total)}"
+    if usage.free < FREE_BYTES_MIN:
+        return Check(name, Level.WRONG, what, "Make room: new clones may not fit")
+    if share > config.fleet.disk_high:
+        todo = f"Fuller than fleet.disk_high ({config.fleet.disk_high:g}): no new clone begins. Make room"
+        return Check(name, Level.WRONG, what, todo)
+    return Check(name, Level.FINE, what)
+
+
+def _database(name: str, config: Config) -> Check:
+    from evermirror.edge.store.migrate import pending_migrations
+    from evermirror.model.failure import FailureError
+
+    try:
+        pending = asyncio.run(pending_migrations(config.store_url))
+    except FailureError as error:
+        return Check(name, Level.WRONG, error.failure.message, error.failure.hint)
+    kind = "SQLite" if config.store_url.startswith("sqlite") else "PostgreSQL"
+    if pending:
+        return Check(name, Level.NOTE, f"{kind}: {len(pending)} migrations will run at the next start")
+    return Check(name, Level.FINE, f"{kind}: reachable, tables up to date")
+
+
+def _port(name: str, config: Config) -> Check:
+    host, port = split_host_port(config.server.listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if _we_answer(config):
+                return Check(name, Level.FINE, f"{config.server.listen}: our server answers")
+            what = f"{config.server.listen}: {error.strerror}, and no evermirror answers there"
+            return Check(
+                name, Level.WRONG, what, "Stop the other program, or choose another with server.listen"
+            )
+    return Check(name, Level.FINE, f"{config.server.listen} is free")
+
+
+def _clock(name: str, config: Config) -> Check:
+    if time.time() < RELEASED_AT:
+        return Check(
+            name, Level.WRONG, f"it is {time.ctime()}, before this program was made", "Set the clock (NTP)"
+        )
+    return Check(name, Level.FINE, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+
+
+def _certificates(name: str, config: Config) -> Check:
+    try:
+        if config.upstreams.ca_file is not None:
+            context = ssl.create_default_context(cafile=config.upstreams.ca_file)
+            return Check(name, Level.FINE, f"{len(context.get_ca_certs())} in {config.upstreams.ca_file}")
+        paths = ssl.get_default_verify_paths()
+        count = len(ssl.create_default_context().get_ca_certs())
+        folder = Path(paths.capath) if paths.capath else None
+        count = count or (sum(1 for _ in folder.iterdir()) if folder and folder.is_dir() else 0)
+    except (OSError, ssl.SSLError) as error:
+        return Check(name, Level.WRONG, f"cannot be read: {error}", "Check upstreams.ca_file")
+    if not count:
+        return Check(
+            name, Level.WRONG, "none", "Install the package ca-certificates, or set upstreams.ca_file"
+        )
+    return Check(name, Level.FINE, f"{count} of the system's")
+
+
+def _names(name: str, config: Config) -> Check:
+    """getaddrinfo cannot be timed out: it runs in a thread that is left behind where it hangs."""
+    outcome: list[str] = []
+
+    def resolve() -> None:
+        try:
+            socket.getaddrinfo(NAME_TO_RESOLVE, 443)
+            outcome.append("")
+        except OSError as error:
+            outcome.append(str(error.strerror or error))
+
+    thread = threading.Thread(target=resolve, daemon=True)
+    thread.start()
+    thread.join(RESOLVE_TIMEOUT_S)
+    if outcome == [""]:
+        return Check(name, Level.FINE, f"{NAME_TO_RESOLVE} resolves")
+    what = outcome[0] if outcome else f"no answer in {RESOLVE_TIMEOUT_S:g} s"
+    return Check(name, Level.NOTE, f"{NAME_TO_RESOLVE}: {what}", "Fine offline; else check the resolver")
+
+
+def _files(name: str, config: Config) -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(FILES_MIN, 2 * config.limits.polls_in_flight + 20 * config.schedule.slots)
+    if 0 <= soft < wanted:
+        return Check(
+            name, Level.WRONG, f"{soft} (at most {hard})", f"Raise it to {wanted}: ulimit -n {wanted}"
+        )
+    return Check(name, Level.FINE, str(soft))
+
+
+def _catalog(name: str, config: Config) -> Check:
+    if not config.catalog.sources:
+        return Check(name, Level.NOTE, "no sources: only what the API adds is mirrored")
+    looks = [_look_at_source(source, config) for source in config.catalog.sources]
+    level = Level.FINE if all(fine for fine, _ in looks) else Level.WRONG
+    todo = "" if level is Level.FINE else "Correct the lines named, or catalog.sources"
+    return Check(name, level, "; ".join(what for _, what in looks), todo)
+
+
+def _look_at_source(source: str, config: Config) -> tuple[bool, str]:
+    """Whether it can be used, and what is in it. A remote one is the server's to read, with its guards."""
+    from evermirror.core.catalog.listfile import parse_list
+    from evermirror.model.address import AllowList
+    from evermirror.model.url import UrlRules
+
+    if "://" in source:
+        return True, f"{source}: remote, read at start"
+    path = Path(source).expanduser()
+    if path.is_dir():
+        bare = (path / "HEAD").is_file() and (path / "objects").is_dir()
+        is_git = bare or (path / ".git").exists()
+        return is_git, f"{source}: {'a git repository' if is_git else 'a folder, but no git repository'}"
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(LIST_BYTES_MAX + 1)
+    except OSError as error:
+        return False, f"{source}: {error.strerror}"
+    if len(data) > LIST_BYTES_MAX:
+        return False, f"{source}: larger than {format_size(LIST_BYTES_MAX)}"
+    allow = AllowList.parse(list(config.upstreams.allow))
+    entries, problems = parse_list(data, path.name, UrlRules(frozenset(config.upstreams.schemes), allow))
+    first = f", the first: {problems[0]}" if problems else ""
+    return not problems, f"{source}: {len(entries)} repositories, {len(problems)} problems{first}"
+
+
+_CHECKS: dict[str, Callable[[str, Config], Check]] = {
+    "python": _python,
+    "git": _git,
+    "data folder": _data_dir,
+    "disk": _disk,
+    "database": _database,
+    "port": _port,
+    "clock": _clock,
+    "certificates": _certificates,
+    "names": _names,
+    "open files": _files,
+    "catalog": _catalog,
+}
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    folder = folder.absolute()
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _tells_case_apart(folder: Path) -> bool:
+    with tempfile.NamedTemporaryFile(prefix="evermirror-case-a", dir=folder) as made:
+        path = Path(made.name)
+        return not path.with_name(path.name.replace("case-a", "case-A")).exists()
+
+
+def _we_answer(config: Config) -> bool:
+    import httpx2
+
+    from evermirror.faces.cli.client import listen_url
+
+    # Our own port, only to tell us from another program: the certificate may well name another host.
+    url = listen_url(config.server.listen, tls=config.server.tls_cert is not None)
+    try:
+        answer = httpx2.get(f"{url}/api/overview", timeout=ANSWER_TIMEOUT_S, trust_env=False, verify=False)
+    except httpx2.HTTPError:
+        return False
+    return "total_repos" in answer.text or "/problems/" in answer.text

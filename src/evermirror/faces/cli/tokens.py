@@ -1,0 +1,177 @@
+"""`evermirror token` and `audit`: straight on the database, so that they work before the first start."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from evermirror.errors import EnvironmentUnfit, EvermirrorError
+from evermirror.faces.cli.options import AsJson, ConfigFile, DataDir, overrides
+from evermirror.faces.cli.output import age, print_json, print_table, say, warn
+from evermirror.model.access import Role, TokenRecord
+
+if TYPE_CHECKING:
+    from evermirror.config import Config
+    from evermirror.edge.store.store import Store
+
+T = TypeVar("T")
+
+app = typer.Typer(
+    no_args_is_help=True, help="Make, list and revoke tokens; works offline on the data folder."
+)
+
+
+@app.command()
+def create(
+    role: Annotated[Role, typer.Option(help="What its bearer may do.", show_default=False)],
+    name: Annotated[str, typer.Option(metavar="NAME", show_default=False, help="Whose it is.")] = "",
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="Of a worker: may hold private repositories and credentials.")
+    ] = False,
+    data: DataDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token. It is shown once; only its hash is kept."""
+
+    async def work(store: Store) -> tuple[str, TokenRecord]:
+        plain, record = await store.create_token(name, role, trusted=trusted)
+        await store.audit(_actor(), "token.create", record.name or str(record.id), {"role": role.value})
+        return plain, record
+
+    plain, record = _on_store(data, config, work)
+    if as_json:
+        print_json({"token": plain, **_fields(record)})
+        return
+    print(plain)
+    warn(f"token {record.id}, role {record.role.value}: keep it, it is not shown again")
+
+
+@app.command("list")
+def list_tokens(data: DataDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """List tokens; never the tokens themselves."""
+
+    async def work(store: Store) -> tuple[TokenRecord, ...]:
+        return await store.list_tokens()
+
+    records = _on_store(data, config, work)
+    if as_json:
+        print_json([_fields(r) for r in records])
+        return
+    print_table(
+        ["id", "name", "role", "trusted", "made", "last used", "revoked"],
+        [
+            [r.id, r.name, r.role.value, r.trusted, age(r.created_at), age(r.last_used_at), age(r.revoked_at)]
+            for r in records
+        ],
+        right=["id"],
+    )
+
+
+@app.command()
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="ID|NAME", help="As `token list` shows it.")],
+    data: DataDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a token; a running server refuses it within seconds."""
+
+    async def work(store: Store) -> TokenRecord:
+        record = await store.revoke_token(int(which) if which.isascii() and which.isdigit() else which)
+        await store.audit(_actor(), "token.revoke", record.name or str(record.id))
+        return record
+
+    record = _on_store(data, config, work)
+    if as_json:
+        print_json(_fields(record))
+    else:
+        say(f"revoked token {record.id} {record.name}")
+
+
+def audit(
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="At most so many, newest first.")
+    ] = 50,
+    data: DataDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who changed what; works offline on the data folder."""
+    records = _on_store(data, config, lambda store: store.list_audit(limit))
+    if as_json:
+        print_json(
+            [
+                {
+                    "id": r.id,
+                    "at": r.at,
+                    "actor": r.actor,
+                    "action": r.action,
+                    "subject": r.subject,
+                    "detail": r.detail,
+                }
+                for r in records
+            ]
+        )
+        return
+    print_table(
+        ["when", "who", "did", "to", "detail"],
+        [[age(r.at), r.actor, r.action, r.subject, r.detail] for r in records],
+    )
+
+
+def _on_store(data: Path | None, config_file: Path | None, work: Callable[[Store], Awaitable[T]]) -> T:
+    from evermirror.config import load_config
+
+    config = load_config(config_file, overrides=overrides(data__dir=data))
+    return asyncio.run(_with_store(config, work))
+
+
+async def _with_store(config: Config, work: Callable[[Store], Awaitable[T]]) -> T:
+    from evermirror.edge.store.store import Store
+    from evermirror.model.failure import FailureError
+
+    if config.database.url is None:
+        make_data_dir(config.data.dir)
+    store = await Store.open(config.store_url)
+    try:
+        return await work(store)
+    except FailureError as error:
+        raise EvermirrorError(f"the database: {error.failure.message}", hint=error.failure.hint) from error
+    finally:
+        await store.close()
+
+
+def make_data_dir(folder: Path) -> None:
+    """Mirrors may be private: nobody else looks in."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise EnvironmentUnfit(
+            f"data folder {folder} cannot be made: {error.strerror}",
+            hint="Choose another with --data or data.dir",
+        ) from error
+
+
+def _actor() -> str:
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user id without a name
+        return "cli"
+
+
+def _fields(record: TokenRecord) -> dict[str, object]:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "role": record.role.value,
+        "trusted": record.trusted,
+        "created_at": record.created_at,
+        "last_used_at": record.last_used_at,
+        "revoked_at": record.revoked_at,
+    }

@@ -1,0 +1,105 @@
+"""Logs: for people on a terminal, JSON otherwise; no secret gets through, and no control character acts."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from evermirror.model.printable import many_lines, one_line
+
+MASK = "********"
+SECRET_CHARS_MIN = 6  # shorter "secrets" would blot out ordinary words
+DEPTH_MAX = 6  # of nested values; deeper ones are shown by their repr
+TEXT_CHARS_MAX = 20_000  # one value; a traceback fits
+_SECRET_KEYS = re.compile(
+    r"password|passwd|secret|token(?!s_required)|authorization|credential_value|api_?key", re.I
+)
+_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^\s/@]+@", re.I)
+_BEARER = re.compile(r"\b(?P<word>bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.I)
+_MULTI_LINE = frozenset({"exception", "stack"})
+
+
+def setup_logging(
+    level: str = "info", style: str = "auto", *, secrets: Iterable[str] = (), stream: TextIO | None = None
+) -> None:
+    """Sets up structlog, and the standard library's logging through it. ``style``: auto, human or json."""
+    stream = sys.stderr if stream is None else stream
+    human = style == "human" or (style == "auto" and stream.isatty())
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        Scrubber(secrets),
+    ]
+    renderer: Processor = (
+        structlog.dev.ConsoleRenderer(colors=stream.isatty())
+        if human
+        else structlog.processors.JSONRenderer(ensure_ascii=True)
+    )
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared[:-1]],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, shared[-1], renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    # What libraries have to say below a warning is about themselves; who asks for debug gets it.
+    root.setLevel(number if number <= logging.DEBUG else max(number, logging.WARNING))
+
+
+class Scrubber:
+    """Masks secrets by key, by value and by shape, and neutralises control characters, in every field."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        known = sorted({s for s in secrets if len(s) >= SECRET_CHARS_MIN}, key=len, reverse=True)
+        self._known = re.compile("|".join(re.escape(s) for s in known)) if known else None
+
+    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        return {one_line(str(k)): self._field(str(k), v) for k, v in event.items()}
+
+    def text(self, text: str, *, block: bool = False) -> str:
+        """One text without secrets and without anything a terminal obeys."""
+        text = text if len(text) <= TEXT_CHARS_MAX else text[:TEXT_CHARS_MAX] + "…"
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        text = _USERINFO.sub(rf"\g<scheme>{MASK}@", text)
+        text = _BEARER.sub(rf"\g<word> {MASK}", text)
+        return many_lines(text) if block else one_line(text)
+
+    def _field(self, key: str, value: object) -> object:
+        if _SECRET_KEYS.search(key) and value is not None and not isinstance(value, bool):
+            return MASK
+        if key in _MULTI_LINE and isinstance(value, str):
+            return self.text(value, block=True)
+        return self._value(value, 0)
+
+    def _value(self, value: object, depth: int) -> object:
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if depth < DEPTH_MAX and isinstance(value, Mapping):
+            return {one_line(str(k)): self._nested(str(k), v, depth) for k, v in value.items()}
+        if depth < DEPTH_MAX and isinstance(value, list | tuple | set | frozenset):
+            return [self._value(v, depth + 1) for v in value]
+        return self.text(repr(value))
+
+    def _nested(self, key: str, value: object, depth: int) -> object:
+        return MASK if _SECRET_KEYS.search(key) and value is not None else self._value(value, depth + 1)

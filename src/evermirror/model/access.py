@@ -1,0 +1,42 @@
+"""Who may do what: the roles of tokens, and what is remembered of a token (never the token itself)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Role(Enum):
+    """What the bearer of a token may do. The first four are people's, the last two are nodes'."""
+
+    ADMIN = "admin"
+    OPERATOR = "operator"
+    SUBMITTER = "submitter"
+    READER = "reader"
+    WORKER = "worker"
+    AGGREGATOR = "aggregator"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """One token, known by its hash only. Times are UTC seconds since the epoch."""
+
+    id: int
+    name: str
+    role: Role
+    trusted: bool  # may hold private repos and credentials; its digests count as verified copies
+    created_at: float
+    last_used_at: float | None = None
+    revoked_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRecord:
+    """Who changed what."""
+
+    id: int
+    at: float
+    actor: str
+    action: str
+    subject: str
+    detail: object = None  # JSON

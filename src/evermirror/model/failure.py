@@ -1,0 +1,44 @@
+"""Why something did not work: one closed set of kinds that all policy is written against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+
+
+class FailureKind(Enum):
+    """The edge turns every exception, exit code and stderr into one of these."""
+
+    NETWORK_TIMEOUT = "NETWORK_TIMEOUT"  # time-out, reset, refused, DNS, 5xx
+    RATE_LIMITED = "RATE_LIMITED"  # 429, rate-limit 403: the host waits
+    AUTH_FAILED = "AUTH_FAILED"  # credentials refused
+    NOT_FOUND = "NOT_FOUND"  # gone, or an anonymous 401: gone or private
+    PERMISSION_DENIED = "PERMISSION_DENIED"  # a target refuses
+    CONFLICT = "CONFLICT"  # a guard held, lease failed, unrelated history
+    DISK_FULL = "DISK_FULL"  # here
+    UNKNOWN = "UNKNOWN"  # the rest, with full context
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure with what a person needs to understand it. Secrets were removed before it was made."""
+
+    kind: FailureKind
+    message: str  # git's or the server's own words, one line where possible
+    hint: str = ""  # what to do next, where we know
+    retry_after_s: float | None = None  # what the host asked for (RATE_LIMITED)
+    git_command: str = ""
+    stdout: str = ""  # bounded by the edge
+    stderr: str = ""  # bounded by the edge
+    corrupt: bool = False  # git's own evidence that the mirror here is damaged
+    context: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class FailureError(Exception):
+    """Carries a ``Failure`` through the edge's call stack; never leaves it otherwise."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(f"{failure.kind.value}: {failure.message}")
+        self.failure = failure

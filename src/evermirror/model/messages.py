@@ -1,0 +1,209 @@
+"""What coordinator and worker say to each other. Values now, the wire's messages later.
+
+Commands go to a worker, reports come back. In all-in-one the same values travel over an in-process link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evermirror.model.activity import Activity
+from evermirror.model.failure import Failure
+from evermirror.model.refs import Oid, RefChange, RefsDigest
+from evermirror.model.repo import RepoKey, RepoSpec
+from evermirror.model.task import TaskId
+
+# Commands
+
+
+@dataclass(frozen=True, slots=True)
+class AssignRepos:
+    """Mirror these from now on; for one already held, its configuration changed.
+
+    ``activities`` (parallel to ``repos``, or empty) is what earlier holders knew of their pushes."""
+
+    repos: tuple[RepoSpec, ...]
+    activities: tuple[Activity | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRepos:
+    """Stop mirroring these. ``delete`` moves their mirrors to the trash; otherwise they stay on disk."""
+
+    keys: tuple[RepoKey, ...]
+    delete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncNow:
+    """Look at once and sync if it moved. ``force`` fetches even where nothing seems to have changed."""
+
+    key: RepoKey
+    task_id: TaskId
+    force: bool = False
+    min_commit: Oid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySettings:
+    """Limits that the coordinator sets for this worker; None leaves a value as it is."""
+
+    polls_per_second: float | None = None
+    host_rate: float | None = None
+    slots: int | None = None
+
+
+Command = AssignRepos | ReleaseRepos | SyncNow | ApplySettings
+
+
+# Reports
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Work on these tasks began (several callers may share one sync)."""
+
+    key: RepoKey
+    task_ids: tuple[TaskId, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A long transfer goes on. ``percent`` is of the phase; None where the total is not known."""
+
+    key: RepoKey
+    task_ids: tuple[TaskId, ...]
+    phase: str
+    percent: float | None
+    received_bytes: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Refs here were verified equal to upstream's; ``changes`` is what moved, empty where nothing had."""
+
+    key: RepoKey
+    task_ids: tuple[TaskId, ...]
+    digest: RefsDigest
+    head_commit: Oid | None
+    refs_count: int
+    changes: tuple[RefChange, ...]  # bounded: see changes_total
+    changes_total: int
+    commits: int  # new commits, bounded by the worker's limit
+    received_bytes: int
+    size_bytes: int
+    first: bool  # this was the first sync
+    started_at: float
+    verified_at: float
+    ended_at: float
+    activity: Activity
+    phases_s: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An attempt did not succeed. ``counted`` is False for the host's weather and for rate limits."""
+
+    key: RepoKey
+    task_ids: tuple[TaskId, ...]
+    failure: Failure
+    counted: bool
+    consecutive_failures: int
+    started_at: float
+    ended_at: float
+    next_attempt_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """These callers do not get what they asked for, which says nothing about the repo itself."""
+
+    key: RepoKey
+    task_ids: tuple[TaskId, ...]
+    failure: Failure
+    started_at: float
+    ended_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Excused:
+    """Failures told before turned out to be the host's weather: one is taken back from each of these."""
+
+    keys: tuple[RepoKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Polls that saw no change, told in batches: these repos were equal to upstream at these times."""
+
+    items: tuple[tuple[RepoKey, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the worker really has on disk, told at start in chunks; ``last`` ends the list."""
+
+    items: tuple[HeldRepo, ...]
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRepo:
+    """One mirror on the worker's disk."""
+
+    key: RepoKey
+    digest: RefsDigest | None
+    verified_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The worker no longer mirrors these."""
+
+    keys: tuple[RepoKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSync:
+    """A sync under way."""
+
+    key: RepoKey
+    phase: str
+    percent: float | None
+    received_bytes: int
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """An upstream host that is not simply open."""
+
+    host: str
+    repos: int
+    state: str  # "waiting": asked us to wait; "stormy": host-wide failures
+    until: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """How the worker is doing, told every few seconds; the latest one counts."""
+
+    repos: int
+    polls_total: int
+    polls_per_second: float
+    changes_total: int
+    received_bytes_total: int
+    running: tuple[RunningSync, ...]  # bounded
+    queued_syncs: int
+    hosts: tuple[HostState, ...]  # bounded
+    disk_free_bytes: int
+    disk_total_bytes: int
+    accepting_clones: bool
+    warnings: tuple[str, ...]
+    at: float
+
+
+Report = Started | Progress | Synced | Failed | Refused | Excused | Verified | Held | Released | WorkerStatus

@@ -1,0 +1,63 @@
+"""The record of one poll and sync that somebody asked for, or that moved something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NewType
+
+from evermirror.model.failure import Failure
+from evermirror.model.repo import RepoKey
+
+TaskId = NewType("TaskId", int)
+
+
+class TaskStatus(Enum):
+    """Stored as the pull API prints it; the task API prints FAILED as "failure"."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # looked, and nothing had changed
+
+    @property
+    def ended(self) -> bool:
+        return self in (TaskStatus.SUCCESS, TaskStatus.FAILED, TaskStatus.SKIPPED)
+
+
+class Trigger(Enum):
+    """Who asked."""
+
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    MANUAL_BATCH = "manual_batch"
+    API = "api"
+    WEBHOOK = "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """One task. Times are UTC seconds since the epoch."""
+
+    id: TaskId
+    repo: RepoKey
+    status: TaskStatus
+    trigger: Trigger
+    user: str = ""
+    scheduled_at: float = 0.0
+    started_at: float | None = None
+    completed_at: float | None = None
+    source_commit: str | None = None
+    has_changes: bool = False
+    changes_count: int = 0  # new commits
+    progress_percent: float | None = None
+    progress_phase: str = ""
+    result: Mapping[str, object] | None = None
+    failure: Failure | None = None
+    retry_count: int = 0
+    params: Mapping[str, object] | None = None  # wait, min_commit, force, priority as asked
+    folded: int = 0  # further scheduled looks without a change that this row stands for
+    created_at: float = 0.0
+    updated_at: float = 0.0

@@ -1,0 +1,1 @@
+"""Who runs it: wiring and life cycle of each role."""

@@ -1,0 +1,378 @@
+"""All-in-one: coordinator, worker and HTTP server in one process, over the same messages as in a fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import random
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from pydantic import SecretStr
+
+from evermirror.config import Config, split_host_port
+from evermirror.core.schedule.disk import DiskGuard
+from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.core.schedule.settings import ScheduleSettings
+from evermirror.edge.git.command import Git
+from evermirror.edge.git.connection import HttpLimits
+from evermirror.edge.git.credentials import Credential, Credentials
+from evermirror.edge.git.environment import GitSettings
+from evermirror.edge.git.mirror import Mirrors, MirrorSettings
+from evermirror.edge.git.probe import Prober, ProbeSettings
+from evermirror.edge.git.serve import GitServer
+from evermirror.edge.net.resolver import Resolver
+from evermirror.edge.store.local import LocalState
+from evermirror.edge.store.recorder import Recorder
+from evermirror.edge.store.store import Store
+from evermirror.edge.store.writes import TokenUsed
+from evermirror.errors import ConfigError, EnvironmentUnfit, ExitCode
+from evermirror.faces.api.app import create_app
+from evermirror.faces.api.auth import Auth, AuthSettings
+from evermirror.faces.api.context import ApiSettings
+from evermirror.faces.api.metrics import Metrics
+from evermirror.model.address import AllowList
+from evermirror.model.repo import RepoKey, RepoStatus
+from evermirror.model.url import UrlRules
+from evermirror.nodes import lifecycle
+from evermirror.nodes.catalog_watch import CatalogSettings, CatalogWatch
+from evermirror.nodes.clock import SteadyClock
+from evermirror.nodes.coordinator import Coordinator
+from evermirror.nodes.http_server import serving
+from evermirror.nodes.link import Link
+from evermirror.nodes.playground import playground_running
+from evermirror.nodes.served import ServedMirrors
+from evermirror.nodes.service import RepoFilter
+from evermirror.nodes.worker import Worker, WorkerParts
+
+log = structlog.get_logger(__name__)
+
+DAY_S = 86_400.0
+FIRST_MIRROR_S = 30.0  # how long the greeting waits for something that can be cloned
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """What is decided on the command line and is no setting."""
+
+    playground: bool = False
+    accept_removals: bool = False
+
+
+def run(config: Config, options: UpOptions, reload: Callable[[], Config] | None = None) -> int:
+    """Runs until a signal asks for a stop; returns the process's exit code."""
+    return asyncio.run(_main(config, options, reload))
+
+
+async def _main(config: Config, options: UpOptions, reload: Callable[[], Config] | None) -> int:
+    signals = lifecycle.Signals()
+    signals.install()
+    config = with_absolute_data(config)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(lifecycle.claimed(config.data.dir))
+        if options.playground:
+            config = await stack.enter_async_context(playground_running(config))
+        node = await stack.enter_async_context(up(config, options))
+        lifecycle.notify("READY=1")
+        await _greet(node, options)
+        dog = asyncio.create_task(lifecycle.watchdog())
+        stack.callback(dog.cancel)
+        while not signals.stop.is_set():
+            await _first_of(signals.stop.wait(), signals.reload.wait(), node.broken.wait())
+            if node.broken.is_set():
+                log.error("a part of the process broke: stopping")
+                return int(ExitCode.FAILED)
+            if signals.reload.is_set():
+                signals.reload.clear()
+                node.reload(reload)
+        lifecycle.notify("STOPPING=1")
+        log.info("stopping")
+    return int(ExitCode.OK)
+
+
+@dataclass(slots=True)
+class Node:
+    """A running all-in-one; ``broken`` is set when one of its tasks ended by a bug."""
+
+    config: Config
+    url: str
+    coordinator: Coordinator
+    worker: Worker
+    catalog: CatalogWatch
+    link: Link
+    broken: asyncio.Event
+
+    def reload(self, load: Callable[[], Config] | None) -> None:
+        """SIGHUP: limits and budgets are taken over, the catalog is read again; the rest needs a restart."""
+        try:
+            config = load() if load is not None else self.config
+        except ConfigError as error:
+            log.error("settings not reloaded: they have errors", problems=error.problems)
+            return
+        self.worker.configure(schedule_settings(config))
+        self.catalog.look_now()
+        log.info("settings reloaded")
+
+
+@contextlib.asynccontextmanager
+async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
+    """Everything started and, on leaving, stopped in the order that loses nothing:
+    requests, then the worker, then what it still had to say, then the database."""
+    sock = lifecycle.bind(config.server.listen)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(sock.close)
+        credentials = credentials_of(config)
+        git = Git(git_settings(config), credentials)
+        await git.version()
+        store = await Store.open(config.store_url)
+        stack.push_async_callback(store.close)
+        await _check_exposure(config, store)
+        recorder = await stack.enter_async_context(Recorder(store))
+        link = Link()
+        clock = SteadyClock()
+        worker = await _worker(config, git, credentials, link, clock, stack)
+        rules = url_rules(config)
+        metrics = Metrics()
+        coordinator = Coordinator(
+            store=store,
+            recorder=recorder,
+            port=link,
+            worker=worker,
+            worker_name=config.worker.name or socket.gethostname(),
+            rules=rules,
+            credentials=frozenset(config.credentials),
+            fresh_bound_s=config.schedule.max_gap or DAY_S,
+            clock=clock,
+            observe=metrics.observe,
+        )
+        catalog = CatalogWatch(
+            settings=CatalogSettings(
+                tuple(Path(s) for s in config.catalog.sources),
+                config.catalog.interval,
+                options.accept_removals,
+            ),
+            store=store,
+            coordinator=coordinator,
+            rules=rules,
+            credentials=frozenset(config.credentials),
+        )
+        coordinator.add_warnings(lambda: catalog.warnings)
+        broken = asyncio.Event()
+        await stack.enter_async_context(
+            _http(config, sock, coordinator, store, recorder, worker, git, metrics)
+        )
+        stack.push_async_callback(_drain, link, coordinator)
+        await stack.enter_async_context(_running(coordinator.run(), broken))
+        await stack.enter_async_context(_running(worker.run(), broken))
+        await catalog.load()
+        await coordinator.resume()
+        await stack.enter_async_context(_running(catalog.run(), broken))
+        await stack.enter_async_context(_running(coordinator.keep_house(), broken))
+        host, port = sock.getsockname()[:2]
+        scheme = "https" if config.server.tls_cert else "http"
+        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        yield Node(config, url, coordinator, worker, catalog, link, broken)
+
+
+async def _worker(
+    config: Config,
+    git: Git,
+    credentials: Credentials,
+    link: Link,
+    clock: SteadyClock,
+    stack: contextlib.AsyncExitStack,
+) -> Worker:
+    allow = AllowList.parse(list(config.upstreams.allow))
+    resolver = Resolver(allow)
+    stack.callback(resolver.close)
+    limits = config.limits
+    prober = Prober(
+        resolver,
+        credentials,
+        git,
+        ProbeSettings(
+            http=HttpLimits(
+                connect_s=limits.connect_timeout,
+                answer_s=limits.answer_timeout,
+                answer_bytes=limits.answer_bytes,
+            ),
+            ca_file=str(config.upstreams.ca_file) if config.upstreams.ca_file else None,
+            refs_extra=config.upstreams.refs_extra,
+            allow=allow,
+        ),
+    )
+    stack.push_async_callback(prober.close)
+    local = await LocalState.open(config.data.dir / "worker.db")
+    stack.push_async_callback(local.close)
+    mirrors = Mirrors(
+        config.data.dir / "mirrors", git, MirrorSettings(max_repo_size=config.upstreams.max_repo_size)
+    )
+    settings = schedule_settings(config)
+    parts = WorkerParts(
+        port=link,
+        scheduler=Scheduler(settings),
+        prober=prober,
+        mirrors=mirrors,
+        local=local,
+        disk=DiskGuard(config.fleet.disk_high),
+        clock=clock,
+        chance=random.Random(),  # noqa: S311 - spreads retries, guards nothing
+    )
+    return Worker(parts, settings)
+
+
+@contextlib.asynccontextmanager
+async def _http(
+    config: Config,
+    sock: socket.socket,
+    coordinator: Coordinator,
+    store: Store,
+    recorder: Recorder,
+    worker: Worker,
+    git: Git,
+    metrics: Metrics,
+) -> AsyncIterator[None]:
+    host, _ = split_host_port(config.server.listen)
+    auth = Auth(
+        store,
+        AuthSettings(
+            tokens_required=config.auth.tokens_required,
+            public_reads=config.auth.public_reads,
+            listen_host=host,
+            hosts=config.server.names,
+        ),
+        on_used=lambda token: recorder.put_soon(TokenUsed(token.id, time.time())),
+    )
+    served = ServedMirrors(coordinator, worker, GitServer(git))
+    app = create_app(coordinator, auth, ApiSettings(), metrics, served)
+    async with serving(app, sock, tls_cert=config.server.tls_cert, tls_key=config.server.tls_key):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Coroutine[None, None, None], broken: asyncio.Event) -> AsyncIterator[None]:
+    """A task that lives as long as the block; a bug that ends it is logged and sets ``broken``."""
+
+    async def guarded() -> None:
+        try:
+            await work
+        except Exception:
+            log.exception("a part broke")
+            broken.set()
+
+    task = asyncio.create_task(guarded())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _drain(link: Link, coordinator: Coordinator) -> None:
+    """What the worker still had to say when it stopped."""
+    while link.reports_waiting():
+        await coordinator.take(await link.next_report())
+
+
+async def _first_of(*waits: Coroutine[None, None, object]) -> None:
+    tasks = [asyncio.ensure_future(w) for w in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _check_exposure(config: Config, store: Store) -> None:
+    """Without any token everybody who reaches us may write: then only this machine may reach us."""
+    host, _ = split_host_port(config.server.listen)
+    if host == "localhost" or ipaddress.ip_address(host).is_loopback or await store.any_tokens():
+        return
+    raise EnvironmentUnfit(
+        f"refusing to listen on {config.server.listen} without any token",
+        hint="Make one first: evermirror token create --role admin; or listen on 127.0.0.1",
+    )
+
+
+async def _greet(node: Node, options: UpOptions) -> None:
+    lines = ["", f"  evermirror is up: {node.url}/", f"  data: {node.config.data.dir}"]
+    if options.playground:
+        lines.append("  It mirrors small upstreams of its own, which are pushed to now and then.")
+        if (key := await _first_mirror(node)) is not None:
+            lines.append(f"  Try: git clone {node.url}/git/{key}")
+    print("\n".join([*lines, "  Stop with Ctrl-C.", ""]), flush=True)
+
+
+async def _first_mirror(node: Node) -> RepoKey | None:
+    """A repo that can be cloned, once there is one."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_MIRROR_S):
+            while True:
+                active = await node.coordinator.list_repos(RepoFilter(status=RepoStatus.ACTIVE, limit=1))
+                if active:
+                    return active[0].key
+                await asyncio.sleep(0.1)
+    return None
+
+
+# What the settings mean for each part
+
+
+def with_absolute_data(config: Config) -> Config:
+    """git runs in a folder of its own, where a relative path would mean another place."""
+    return config.model_copy(
+        update={"data": config.data.model_copy(update={"dir": config.data.dir.resolve()})}
+    )
+
+
+def schedule_settings(config: Config) -> ScheduleSettings:
+    return ScheduleSettings(
+        policy=config.schedule.policy,
+        slots=config.schedule.slots,
+        min_gap_s=config.schedule.min_gap,
+        max_gap_s=config.schedule.max_gap,
+        polls_per_second=config.schedule.polls_per_second,
+        host_rate=config.limits.host_rate,
+        host_connections=config.limits.host_connections,
+        polls_in_flight=config.limits.polls_in_flight,
+    )
+
+
+def url_rules(config: Config) -> UrlRules:
+    return UrlRules(
+        schemes=frozenset(config.upstreams.schemes), allow=AllowList.parse(list(config.upstreams.allow))
+    )
+
+
+def git_settings(config: Config) -> GitSettings:
+    return GitSettings(
+        data_dir=config.data.dir,
+        binary=config.git.binary,
+        schemes=frozenset(config.upstreams.schemes),
+        ca_file=config.upstreams.ca_file,
+        refs_extra=config.upstreams.refs_extra,
+        connect_timeout_s=config.limits.connect_timeout,
+        no_progress_s=config.limits.no_progress,
+        output_bytes=config.limits.git_output_bytes,
+    )
+
+
+def credentials_of(config: Config) -> Credentials:
+    def secret(value: SecretStr | None) -> str:
+        return value.get_secret_value() if value is not None else ""
+
+    return Credentials(
+        Credential(
+            name,
+            username=c.username or "",
+            password=secret(c.password),
+            token=secret(c.token),
+            ssh_key_file=c.ssh_key_file,
+        )
+        for name, c in config.credentials.items()
+    )

@@ -1,0 +1,326 @@
+"""The coordinator: knows which repos exist, tells workers what to mirror, remembers what they report.
+
+Write before act: a repo or task is in the store before the command about it goes out. What a crash left
+unfinished is sent again at the next start (``resume``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from evermirror.edge.store.recorder import Recorder
+from evermirror.edge.store.store import Store
+from evermirror.edge.store.writes import writes_of
+from evermirror.errors import NotFound, UsageError
+from evermirror.model.messages import (
+    AssignRepos,
+    Failed,
+    Held,
+    Progress,
+    Refused,
+    ReleaseRepos,
+    Report,
+    Started,
+    Synced,
+    SyncNow,
+    WorkerStatus,
+)
+from evermirror.model.refs import Oid, RefSnapshot
+from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.task import TaskId, TaskRecord, Trigger
+from evermirror.model.url import RepoUrl, UrlRules, parse_url
+from evermirror.nodes.link import CoordinatorPort
+from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, RepoFilter, TaskParams
+from evermirror.nodes.submission import apply_info, new_record
+
+log = structlog.get_logger(__name__)
+
+ASSIGN_CHUNK = 1000  # repos in one AssignRepos: a message of some 200 kB
+WAIT_MAX_S = 300.0  # the longest that one request may wait for a task
+OVERVIEW_FRESH_S = 1.0  # counts over all repos are made at most once a second
+DAY_S = 86_400.0
+TASKS_KEPT_S = 30 * DAY_S
+
+
+class WorkerView(Protocol):
+    """What is asked of a worker directly: small reads that need no task."""
+
+    def plan(self, key: RepoKey) -> PollPlan: ...
+
+    async def refs(self, key: RepoKey) -> RefSnapshot: ...
+
+
+class Coordinator:
+    """Implements ``CoordinatorService`` over one store and one worker's port."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        recorder: Recorder,
+        port: CoordinatorPort,
+        worker: WorkerView,
+        worker_name: str,
+        rules: UrlRules,
+        credentials: frozenset[str],
+        fresh_bound_s: float,
+        clock: Callable[[], float],
+        observe: Callable[[Report], None] = lambda report: None,
+    ) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._port = port
+        self._worker = worker
+        self._worker_name = worker_name
+        self._rules = rules
+        self._credentials = credentials
+        self._fresh_bound_s = fresh_bound_s
+        self._clock = clock
+        self._observe = observe
+        self._more_warnings: list[Callable[[], tuple[str, ...]]] = []
+        self._started_at = clock()
+        self._ready = False
+        self._status: WorkerStatus | None = None
+        self._pending: dict[RepoKey, TaskRecord] = {}  # the newest task of a repo whose poll has not begun
+        self._progress: dict[TaskId, Progress] = {}
+        self._ended: dict[TaskId, asyncio.Event] = {}  # only for tasks that somebody waits for
+        self._overview: Overview | None = None
+
+    # Life
+
+    async def resume(self) -> None:
+        """Assign every repo of the catalog and send again what a stop or crash left unfinished."""
+        count = 0
+        async for chunk in self._store.iter_specs():
+            for start in range(0, len(chunk), ASSIGN_CHUNK):
+                part = chunk[start : start + ASSIGN_CHUNK]
+                await self._port.command(
+                    AssignRepos(tuple(r.spec for r in part), tuple(r.activity for r in part))
+                )
+            count += len(chunk)
+        tasks = await self._store.unfinished_tasks()
+        for task in tasks:
+            await self._send(task)
+        log.info("catalog loaded", repos=count, unfinished_tasks=len(tasks))
+        self._ready = True
+
+    async def run(self) -> None:
+        """Takes in reports until cancelled."""
+        while True:
+            await self.take(await self._port.next_report())
+
+    async def take(self, report: Report) -> None:
+        """One report of a worker: remembered first, then told to whoever waits."""
+        self._observe(report)
+        if isinstance(report, WorkerStatus):
+            self._status = report
+            self._overview = None
+            return
+        writes = writes_of(report)
+        if isinstance(report, Progress):
+            for task_id in report.task_ids:
+                self._progress[task_id] = report
+            return  # seen live, not worth a write
+        if isinstance(report, Started):
+            pending = self._pending.get(report.key)
+            if pending is not None and pending.id in report.task_ids:
+                del self._pending[report.key]
+        for write in writes:
+            await self._recorder.put(write)
+        if isinstance(report, Held):
+            log.debug("worker told what it holds", repos=len(report.items), last=report.last)
+        if isinstance(report, Synced | Failed | Refused):
+            for task_id in report.task_ids:
+                self._progress.pop(task_id, None)
+            if any(task_id in self._ended for task_id in report.task_ids):
+                await self._recorder.flush()
+                for task_id in report.task_ids:
+                    if (event := self._ended.get(task_id)) is not None:
+                        event.set()
+
+    async def keep_house(self) -> None:
+        """Removes old tasks, once a day; the rest of the history stays."""
+        while True:
+            removed = await self._store.cleanup_tasks(self._clock() - TASKS_KEPT_S)
+            if removed:
+                log.info("old tasks removed", tasks=removed)
+            await asyncio.sleep(DAY_S)
+
+    def add_warnings(self, source: Callable[[], tuple[str, ...]]) -> None:
+        """Something else that people should be told in the overview."""
+        self._more_warnings.append(source)
+
+    # Repos
+
+    async def add_url(
+        self, git_url: str, info: Mapping[str, object] | None, *, actor: str
+    ) -> tuple[AddStatus, RepoRecord]:
+        url = self._parse(git_url)
+        known = await self._store.find_repo(url.key)
+        before = known if known is not None else new_record(url)
+        record = apply_info(before, info or {}, credentials=self._credentials)
+        if known is not None and record == known:
+            return AddStatus.EXISTS, known
+        await self._store.upsert_repos([record])
+        status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
+        await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
+        await self.assign([record])
+        stored = await self._store.find_repo(record.key)
+        return status, stored if stored is not None else record
+
+    async def assign(self, records: list[RepoRecord]) -> None:
+        """Tell the worker of repos that are new or whose configuration changed."""
+        specs = [r.spec for r in records if r.enabled]
+        for start in range(0, len(specs), ASSIGN_CHUNK):
+            await self._port.command(AssignRepos(tuple(specs[start : start + ASSIGN_CHUNK])))
+
+    async def find_repo(self, key_or_url: str) -> RepoRecord:
+        record = None
+        if "://" in key_or_url:
+            record = await self._store.find_repo(self._parse(key_or_url).key)
+        else:
+            folded = key_or_url.rstrip("/")
+            record = await self._store.find_repo(folded)
+            if record is None and folded.endswith(".git"):
+                record = await self._store.find_repo(folded.removesuffix(".git"))
+        if record is None:
+            raise NotFound(f"no repo {key_or_url!r}", hint="Add it with `evermirror add URL`")
+        return record
+
+    async def list_repos(self, which: RepoFilter) -> tuple[RepoRecord, ...]:
+        return await self._store.list_repos(which)
+
+    async def remove_repo(self, key_or_url: str, *, actor: str) -> RepoRecord:
+        record = await self.find_repo(key_or_url)
+        await self.release([record.key])
+        await self._store.audit(actor, "repo.removed", record.key, None)
+        return record
+
+    async def release(self, keys: list[RepoKey]) -> None:
+        """These left the catalog; the worker stops looking at them and keeps their mirrors in its trash."""
+        await self._store.remove_repos(keys, self._clock())
+        for start in range(0, len(keys), ASSIGN_CHUNK):
+            await self._port.command(ReleaseRepos(tuple(keys[start : start + ASSIGN_CHUNK]), delete=True))
+
+    # Tasks
+
+    async def submit_task(
+        self, key_or_url: str, params: TaskParams, *, trigger: Trigger, actor: str, may_add: bool
+    ) -> TaskRecord:
+        record = await self._find_or_add(key_or_url, may_add=may_add, actor=actor)
+        if not record.enabled:
+            raise UsageError(f"{record.key} is disabled", hint="Enable it first")
+        wanted = {"force": params.force, "min_commit": params.min_commit}
+        task = self._pending.get(record.key)
+        if task is None or task.params != wanted:
+            task = await self._store.create_task(record.key, trigger, user=actor, params=wanted)
+            self._pending[record.key] = task
+            await self._send(task)
+        if params.wait_s > 0:
+            return await self.wait_task(task.id, params.wait_s)
+        return task
+
+    async def _find_or_add(self, key_or_url: str, *, may_add: bool, actor: str) -> RepoRecord:
+        try:
+            return await self.find_repo(key_or_url)
+        except NotFound:
+            if not may_add or "://" not in key_or_url:
+                raise
+        return (await self.add_url(key_or_url, None, actor=actor))[1]
+
+    async def _send(self, task: TaskRecord) -> None:
+        params = task.params or {}
+        commit = params.get("min_commit")
+        await self._port.command(
+            SyncNow(task.repo, task.id, bool(params.get("force")), Oid(str(commit)) if commit else None)
+        )
+
+    async def get_task(self, task_id: TaskId) -> TaskRecord:
+        task = await self._store.get_task(task_id)
+        if task is None:
+            raise NotFound(f"no task {task_id}", hint="Task ids come from POST /api/tasks")
+        progress = self._progress.get(task_id)
+        if progress is None or task.status.ended:
+            return task
+        return replace(task, progress_percent=progress.percent, progress_phase=progress.phase)
+
+    async def wait_task(self, task_id: TaskId, timeout_s: float) -> TaskRecord:
+        event = self._ended.setdefault(task_id, asyncio.Event())
+        try:
+            await self._recorder.flush()
+            task = await self.get_task(task_id)
+            if not task.status.ended:
+                async with asyncio.timeout(min(timeout_s, WAIT_MAX_S)):
+                    await event.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._ended.pop(task_id, None)
+        return await self.get_task(task_id)
+
+    async def list_tasks(self, key_or_url: str, limit: int) -> tuple[TaskRecord, ...]:
+        return await self._store.list_tasks((await self.find_repo(key_or_url)).key, limit)
+
+    # What is known
+
+    async def refs(self, key_or_url: str) -> RefSnapshot:
+        return await self._worker.refs((await self.find_repo(key_or_url)).key)
+
+    async def holders(self, key_or_url: str) -> tuple[Holder, ...]:
+        record = await self.find_repo(key_or_url)
+        if record.digest is None:
+            return ()
+        return (Holder(self._worker_name, True, record.digest, record.verified_at),)
+
+    async def plan(self, key_or_url: str) -> PollPlan:
+        return self._worker.plan((await self.find_repo(key_or_url)).key)
+
+    def ready(self) -> tuple[bool, str]:
+        if not self._ready:
+            return False, "the catalog is being loaded"
+        if not self._recorder.healthy:
+            return False, "the database does not take writes"
+        return True, "ready"
+
+    async def overview(self) -> Overview:
+        now = self._clock()
+        if self._overview is not None and now - self._overview.now < OVERVIEW_FRESH_S:
+            return self._overview
+        counts = await self._store.overview_counts()
+        stale = await self._store.worst_verified()
+        status = self._status
+        self._overview = Overview(
+            total_repos=counts.total,
+            by_status=counts.by_status,
+            by_priority=counts.by_priority,
+            fresh_repos=await self._store.count_fresh(now, self._fresh_bound_s),
+            worst_lag_s=None
+            if stale.oldest_verified_at is None
+            else max(0.0, now - stale.oldest_verified_at),
+            polls_total=status.polls_total if status else 0,
+            polls_per_second=status.polls_per_second if status else 0.0,
+            changes_total=status.changes_total if status else 0,
+            received_bytes_total=status.received_bytes_total if status else 0,
+            running=status.running if status else (),
+            queued_syncs=status.queued_syncs if status else 0,
+            hosts=status.hosts if status else (),
+            failures_by_kind=counts.failures_by_kind,
+            disk_free_bytes=status.disk_free_bytes if status else 0,
+            disk_total_bytes=status.disk_total_bytes if status else 0,
+            accepting_clones=status.accepting_clones if status else False,
+            warnings=(
+                *(status.warnings if status else ()),
+                *(w for more in self._more_warnings for w in more()),
+            ),
+            started_at=self._started_at,
+            now=now,
+        )
+        return self._overview
+
+    def _parse(self, text: str) -> RepoUrl:
+        return parse_url(text, self._rules)

@@ -1,0 +1,123 @@
+"""What the faces may ask of the coordinator: one protocol, so that they know no wiring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from evermirror.model.messages import HostState, RunningSync
+from evermirror.model.refs import RefSnapshot
+from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
+from evermirror.model.task import TaskId, TaskRecord, Trigger
+
+
+class AddStatus(Enum):
+    """What adding a URL did."""
+
+    ADDED = "added"
+    UPDATED = "updated"
+    EXISTS = "exists"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskParams:
+    """What a caller asks of an on-demand sync."""
+
+    wait_s: float = 0.0
+    min_commit: str | None = None
+    force: bool = False
+    priority: Priority | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepoFilter:
+    """Which repos a list shows; ``after`` is the key of the last one already seen."""
+
+    search: str = ""
+    status: RepoStatus | None = None
+    host: str = ""
+    after: RepoKey | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A worker that holds a copy."""
+
+    worker: str
+    primary: bool
+    digest: str | None
+    verified_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PollPlan:
+    """When a repo is looked at next, and why then."""
+
+    next_poll_at: float | None
+    reason: str
+    gap_s: float | None  # the gap the policy aims for
+    last_poll_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The figures that answer: is everything fresh, and if not, what is wrong?"""
+
+    total_repos: int
+    by_status: Mapping[str, int]
+    by_priority: Mapping[str, int]
+    fresh_repos: int  # verified within their bound
+    worst_lag_s: float | None
+    polls_total: int
+    polls_per_second: float
+    changes_total: int
+    received_bytes_total: int
+    running: tuple[RunningSync, ...]
+    queued_syncs: int
+    hosts: tuple[HostState, ...]  # those not open, at most 20
+    failures_by_kind: Mapping[str, int]
+    disk_free_bytes: int
+    disk_total_bytes: int
+    accepting_clones: bool
+    warnings: tuple[str, ...]
+    started_at: float
+    now: float
+
+
+class CoordinatorService(Protocol):
+    """Every method that takes ``actor`` is written to the audit log under that name.
+
+    Raises InvalidUrl / UsageError (bad input), NotFound, Conflict from ``evermirror.errors``."""
+
+    async def add_url(
+        self, git_url: str, info: Mapping[str, object] | None, *, actor: str
+    ) -> tuple[AddStatus, RepoRecord]: ...
+
+    async def find_repo(self, key_or_url: str) -> RepoRecord: ...
+
+    async def list_repos(self, which: RepoFilter) -> tuple[RepoRecord, ...]: ...
+
+    async def remove_repo(self, key_or_url: str, *, actor: str) -> RepoRecord: ...
+
+    async def submit_task(
+        self, key_or_url: str, params: TaskParams, *, trigger: Trigger, actor: str, may_add: bool
+    ) -> TaskRecord: ...
+
+    async def get_task(self, task_id: TaskId) -> TaskRecord: ...
+
+    async def wait_task(self, task_id: TaskId, timeout_s: float) -> TaskRecord: ...
+
+    async def list_tasks(self, key_or_url: str, limit: int) -> tuple[TaskRecord, ...]: ...
+
+    async def refs(self, key_or_url: str) -> RefSnapshot: ...
+
+    async def holders(self, key_or_url: str) -> tuple[Holder, ...]: ...
+
+    async def plan(self, key_or_url: str) -> PollPlan: ...
+
+    async def overview(self) -> Overview: ...
+
+    def ready(self) -> tuple[bool, str]: ...

@@ -1,0 +1,96 @@
+"""What people may say of a repo when they add it: known keys are checked, others kept as given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from evermirror.errors import UsageError
+from evermirror.model.duration import parse_duration
+from evermirror.model.repo import Mode, Priority, RepoRecord, RepoSpec
+from evermirror.model.url import RepoUrl, check_alias
+
+_Choice = TypeVar("_Choice", Priority, Mode)
+
+INFO_BYTES_MAX = 16_384  # of additional_info as JSON: notes and labels, not a database
+INTERVAL_MIN_S = 10.0  # an interval below this would be an attack on upstream
+
+
+def new_record(url: RepoUrl) -> RepoRecord:
+    """A repo as it is before anybody said anything about it."""
+    return RepoRecord(RepoSpec(url.key, url.text, url.host_key))
+
+
+def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: frozenset[str]) -> RepoRecord:
+    """``record`` with ``info`` taken over: priority, interval, alias, private, mode, credential, enabled.
+
+    Keys that are not given stay as they are. Raises ``UsageError`` with the key and what is accepted."""
+    if len(json.dumps(info, default=str)) > INFO_BYTES_MAX:
+        raise UsageError(
+            f"additional_info is larger than {INFO_BYTES_MAX} bytes", hint="Keep only what is needed"
+        )
+    spec = record.spec
+    for key, value in info.items():
+        match key:
+            case "priority":
+                spec = replace(spec, priority=_choice(Priority, key, value))
+            case "mode":
+                spec = replace(spec, mode=_choice(Mode, key, value))
+            case "interval":
+                spec = replace(spec, interval_s=_interval(value))
+            case "private":
+                spec = replace(spec, private=_flag(key, value))
+            case "credential":
+                spec = replace(spec, credential=_credential(value, credentials))
+            case "enabled":
+                record = replace(record, enabled=_flag(key, value))
+            case "alias":
+                record = replace(record, alias=None if value is None else check_alias(_text(key, value)))
+    return replace(record, spec=spec, info={**record.info, **info})
+
+
+def _choice(kind: type[_Choice], key: str, value: object) -> _Choice:
+    try:
+        return kind(value)
+    except ValueError:
+        accepted = ", ".join(str(member.value) for member in kind)
+        raise UsageError(f"{key} {value!r} is not known", hint=f"One of: {accepted}") from None
+
+
+def _interval(value: object) -> float | None:
+    if value is None:
+        return None
+    try:
+        seconds = parse_duration(_text("interval", value))
+    except ValueError as error:
+        raise UsageError(
+            f"interval: {error}", hint="For example 10m or 2h; null lets the policy decide"
+        ) from None
+    if seconds < INTERVAL_MIN_S:
+        raise UsageError("interval is shorter than 10s", hint="Use a webhook where seconds matter")
+    return seconds
+
+
+def _credential(value: object, known: frozenset[str]) -> str | None:
+    if value is None:
+        return None
+    name = _text("credential", value)
+    if name not in known:
+        raise UsageError(
+            f"there is no credential named {name!r}", hint="Credentials are settings: credentials.NAME"
+        )
+    return name
+
+
+def _flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{key} must be true or false")
+    return value
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{key} must be a text")
+    return value

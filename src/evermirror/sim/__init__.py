@@ -1,0 +1,1 @@
+"""The world, faked: virtual time, upstreams and histories; also a user's command."""

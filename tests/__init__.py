@@ -1,0 +1,1 @@
+"""Tests: the same folders as the package, plus support/."""

@@ -1,0 +1,72 @@
+"""Fixtures that every folder of tests may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from tests.support.postgres import PostgresServer, find_bin_dir
+from tests.support.ssh import SshUpstream, find_sshd
+from tests.support.upstream import UpstreamServer
+
+
+def _not_installed(what: str, package: str) -> NoReturn:
+    """A missing server skips its tests aloud, but never in CI."""
+    message = f"{what} is not installed (make needs; or Debian: apt-get install {package})"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Iterator[UpstreamServer]:
+    """A git server over plain HTTP, empty; its repositories are below tmp_path/upstream."""
+    with UpstreamServer(tmp_path / "upstream") as server:
+        yield server
+
+
+@pytest.fixture
+def upstream_tls(tmp_path: Path) -> Iterator[UpstreamServer]:
+    """The same over TLS; clients trust it by ``ca_file``."""
+    with UpstreamServer(tmp_path / "upstream-tls", tls=True) as server:
+        yield server
+
+
+@pytest.fixture
+def upstream_ssh(tmp_path: Path) -> Iterator[SshUpstream]:
+    """A real sshd with repositories behind it; its ``key_file`` is let in."""
+    sshd = find_sshd()
+    if sshd is None:
+        _not_installed("sshd", "openssh-server")
+    server = SshUpstream(tmp_path / "upstream-ssh", sshd)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """One real server for each test process; only started when a test asks."""
+    bin_dir = find_bin_dir()
+    if bin_dir is None:
+        _not_installed("PostgreSQL's server", "postgresql")
+    server = PostgresServer(bin_dir)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """The server's own maintenance database: for tests that need no tables of their own."""
+    return postgres_server.url()
+
+
+@pytest.fixture
+def postgres_database(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of a fresh, empty database, dropped afterwards."""
+    url = postgres_server.create_database()
+    yield url
+    postgres_server.drop_database(url)

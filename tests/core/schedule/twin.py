@@ -1,0 +1,261 @@
+"""The dumb twin of the scheduler: it keeps lists and scans all of them.
+
+It shares with the real one only formulas and weather. It says which repos may be taken now and when that
+changes by itself; among equals it follows the real one's choice.
+"""
+
+from __future__ import annotations
+
+import math
+
+from evermirror.core.schedule.intensity import learn
+from evermirror.core.schedule.policies import POLICIES
+from evermirror.core.schedule.retry import BACKOFF_STEPS, RETRY_RULES, Wait, retry_delay_s
+from evermirror.core.schedule.weather import Weather
+from evermirror.model.activity import Activity
+from evermirror.model.failure import FailureKind
+
+CLOSE = 1e-9  # sums are added in another order than in the real one
+
+
+class Repo:
+    def __init__(self, spec, now):
+        self.spec, self.since, self.last_poll, self.seen_at = spec, now, 0.0, 0.0
+        self.activity, self.failures, self.not_before = Activity(), 0, 0.0
+        self.priority = self.stride = self.due_at = 0.0
+        self.phase, self.request, self.again, self.entered = "waiting", 0, False, 0
+
+
+class Bucket:
+    """Tokens counted one by one: the times at which each token taken comes back."""
+
+    def __init__(self, rate):
+        self.rate, self.full_at = rate, -math.inf
+
+    def ready_at(self):
+        return -math.inf if self.rate is None else self.full_at - (max(1.0, self.rate) - 1.0) / self.rate
+
+    def take(self, now):
+        if self.rate is not None and self.ready_at() <= now:
+            self.full_at = max(self.full_at, now) + 1.0 / self.rate
+
+
+class Twin:
+    def __init__(self, settings):
+        self.s, self.policy = settings, POLICIES[settings.policy]
+        self.repos, self.leaving, self.buckets, self.clock, self.offset = {}, {}, {}, {}, {}
+        self.bucket, self.weather, self.top, self.requests = (
+            Bucket(settings.polls_per_second),
+            Weather(),
+            0.0,
+            0,
+        )
+
+    # Helpers
+
+    def everyone(self):
+        return [*self.repos.values(), *self.leaving.values()]
+
+    def on(self, host):
+        return [r for r in self.repos.values() if r.spec.host == host]
+
+    def under_way(self, phase, host=None):
+        return [r for r in self.everyone() if r.phase == phase and host in (None, r.spec.host)]
+
+    def max_gap(self, host):
+        if self.s.max_gap_s is None:
+            return None
+        gap = self.s.max_gap_s
+        on_host = sum(r.spec.host == host for r in self.everyone())
+        if self.s.host_rate:
+            gap = max(gap, 2 * on_host / self.s.host_rate)
+        if self.s.polls_per_second:
+            gap = max(gap, 2 * len(self.repos) / self.s.polls_per_second)
+        return gap
+
+    def interval(self, repo):
+        return self.policy.interval_s(repo.spec)
+
+    def new_stride(self, repo, now):
+        stride = self.policy.stride(repo.spec.priority.weight, repo.failures, repo.activity, now)
+        total = sum(1 / r.stride for r in self.everyone() if r.stride)
+        if self.policy.gap_cap and total:
+            stride = min(stride, self.policy.gap_cap * sum(1 for r in self.everyone() if r.stride) / total)
+        return stride
+
+    def eligible_at(self, repo):
+        if self.interval(repo) is not None:
+            return repo.due_at
+        return max(repo.not_before, repo.last_poll + self.s.min_gap_s if repo.last_poll else 0.0)
+
+    def standing(self, repo):
+        return max(repo.priority, self.clock[repo.spec.host])
+
+    def deadline(self, repo):
+        if self.interval(repo) is not None:
+            return repo.due_at
+        gap = self.max_gap(repo.spec.host)
+        return math.inf if gap is None else max(repo.since + gap, self.eligible_at(repo))
+
+    # Events
+
+    def add(self, specs, now):
+        fresh = []
+        for spec in specs:
+            if spec.key in self.repos or spec.key in self.leaving:
+                continue
+            if not any(r.spec.host == spec.host for r in self.everyone()):
+                self.buckets[spec.host], self.clock[spec.host] = Bucket(self.s.host_rate), 0.0
+                self.offset[spec.host] = self.top
+                self.weather.forget(spec.host)
+                self.weather.of(spec.host)
+            repo = self.repos[spec.key] = Repo(spec, now)
+            repo.due_at = now
+            fresh.append(repo)
+        strided = [r for r in fresh if self.interval(r) is None]
+        for repo in strided:
+            repo.stride = self.policy.stride(repo.spec.priority.weight, 0, repo.activity, now)
+        members = [r for r in self.everyone() if r.stride]
+        if self.policy.gap_cap and members:
+            cap = self.policy.gap_cap * len(members) / sum(1 / r.stride for r in members)
+            for repo in strided:
+                repo.stride = min(repo.stride, cap)
+        fronts = {}
+        for repo in strided:
+            host = repo.spec.host
+            others = [
+                self.standing(r)
+                for r in self.on(host)
+                if r not in fresh and r.phase == "waiting" and r.stride and self.eligible_at(r) <= now
+            ]
+            fronts[host] = min(others, default=self.clock[host])
+        for repo in strided:
+            repo.priority = fronts[repo.spec.host]
+
+    def remove(self, key):
+        repo = self.repos.pop(key, None)
+        if repo is not None and repo.phase == "polling":
+            self.leaving[key] = repo
+        if repo is not None and not any(r.spec.host == repo.spec.host for r in self.everyone()):
+            self.weather.forget(repo.spec.host)
+
+    def request(self, key):
+        repo = self.repos[key]
+        if repo.phase != "waiting":
+            repo.again = True
+        elif not repo.request:
+            self.requests += 1
+            repo.request = self.requests
+
+    def candidates(self, now):
+        """Every repo that may be taken now, as (rank, key) -> repo; smaller goes first."""
+        found = []
+        if len(self.under_way("polling")) >= self.s.polls_in_flight:
+            return found
+        for repo in self.repos.values():
+            host, weather = repo.spec.host, self.weather.of(repo.spec.host)
+            polls = len(self.under_way("polling", host))
+            if repo.phase != "waiting" or polls >= self.s.host_connections or weather.blocked_until > now:
+                continue
+            if repo.request:
+                found.append((0, repo.request, repo))
+                continue
+            if any(r.request for r in self.on(host) if r.phase == "waiting"):
+                continue
+            if self.buckets[host].ready_at() > now or self.bucket.ready_at() > now:
+                continue
+            if weather.stormy and (polls or weather.probe_at > now):
+                continue
+            if self.eligible_at(repo) > now:
+                continue
+            if self.deadline(repo) <= now:
+                # The real one orders by since + gap: what held a repo back does not make it later.
+                gap = self.max_gap(host)
+                due = repo.due_at if self.interval(repo) is not None else repo.since + gap
+                found.append((1, due, repo))
+            else:
+                found.append((2, self.offset[host] + self.standing(repo), repo))
+        return found
+
+    def best(self, now):
+        """The repos one of which must be taken now: equals, within rounding."""
+        found = self.candidates(now)
+        if not found:
+            return []
+        rank, key, _ = min(found, key=lambda f: f[:2])
+        return [f for f in found if f[0] == rank and abs(f[1] - key) <= CLOSE * max(1.0, abs(key))]
+
+    def took(self, choice, now):
+        rank, stood, repo = choice
+        host = repo.spec.host
+        if rank == 2:
+            self.clock[host] = self.standing(repo)
+            if stood < self.top:
+                self.offset[host] += self.top - stood
+            else:
+                self.top = stood
+        repo.priority, repo.phase, repo.request = self.clock[host], "polling", 0
+        self.bucket.take(now)
+        self.buckets[host].take(now)
+
+    def moments(self, now):
+        """Every time after now at which something may change by itself."""
+        times = [self.bucket.ready_at(), *(b.ready_at() for b in self.buckets.values())]
+        for repo in self.repos.values():
+            weather = self.weather.of(repo.spec.host)
+            times += [self.eligible_at(repo), self.deadline(repo), weather.blocked_until, weather.probe_at]
+        return sorted({t for t in times if now < t < math.inf})
+
+    def next_wake(self, now):
+        return next((t for t in [now, *self.moments(now)] if self.candidates(t)), None)
+
+    def finish(self, repo, now, *, keeps_turn=False):
+        repo.phase, host = "waiting", repo.spec.host
+        if repo.spec.key in self.leaving:
+            del self.leaving[repo.spec.key]
+            if not any(r.spec.host == host for r in self.everyone()):
+                self.weather.forget(host)
+            return
+        interval = self.interval(repo)
+        if interval is not None:
+            gap = max(min(interval, self.max_gap(host) or math.inf), self.s.min_gap_s)
+            repo.due_at = repo.not_before or now + (self.s.min_gap_s if keeps_turn else gap)
+        else:
+            repo.stride = self.new_stride(repo, now)
+            repo.priority = max(repo.priority, self.clock[host]) + (0 if keeps_turn else repo.stride)
+        if repo.again:
+            repo.again = False
+            self.request(repo.spec.key)
+
+    def of(self, key):
+        return self.repos.get(key) or self.leaving[key]
+
+    def polled(self, key, pushes, now):
+        repo = self.of(key)
+        if key in self.repos:
+            repo.activity = learn(repo.activity, pushes, after=repo.seen_at, now=now)
+        repo.last_poll = repo.since = repo.seen_at = now
+        repo.failures, repo.not_before = 0, 0.0
+        self.weather.succeeded(repo.spec.host, now)
+        self.finish(repo, now)
+
+    def failed(self, key, failure, now):
+        repo = self.of(key)
+        rule, judgement = RETRY_RULES[failure.kind], self.weather.failed(repo.spec.host, key, failure, now)
+        repo.last_poll = repo.since = now
+        if failure.kind is FailureKind.RATE_LIMITED:
+            self.weather.of(repo.spec.host).block(failure.retry_after_s, now)
+        repo.failures += rule.counted and judgement.own
+        delay = retry_delay_s(
+            rule.wait, repo.failures, max_gap_s=self.max_gap(repo.spec.host), interval_s=self.interval(repo)
+        )
+        repo.not_before = now + delay if delay is not None and judgement.own else 0.0
+        tired = rule.wait is Wait.BACKOFF and repo.failures >= BACKOFF_STEPS
+        self.finish(repo, now, keeps_turn=not judgement.own or not (tired or rule.wait is Wait.NORMAL))
+        for _, other in judgement.uncounted:
+            it = self.repos.get(other)
+            if it is not None and it.failures:
+                it.failures -= 1
+                if it.phase == "waiting":
+                    it.not_before, it.priority = 0.0, self.clock[it.spec.host]
+                    it.due_at = max(now, it.last_poll + self.s.min_gap_s)

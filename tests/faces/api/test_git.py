@@ -1,0 +1,187 @@
+"""Mirrors served over HTTP to a real git."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import subprocess
+
+import pytest
+
+from evermirror.faces.api.git_service import GitBusy, ServedRepo
+from tests.faces.api.server import serving
+
+KEY = "example.org/o/r"
+ENV = {
+    **{k: v for k, v in os.environ.items() if not k.startswith("GIT_") and "proxy" not in k.lower()},
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
+    "GIT_AUTHOR_NAME": "t", "GIT_AUTHOR_EMAIL": "t@example.org", "GIT_COMMITTER_NAME": "t",
+    "GIT_COMMITTER_EMAIL": "t@example.org",
+}  # fmt: skip
+
+
+def git(*args, cwd):
+    return subprocess.run(["git", *args], cwd=cwd, env=ENV, capture_output=True, text=True)
+
+
+class RealGit:
+    """Serves one repository with git's own upload-pack."""
+
+    def __init__(self, path):
+        self.repo = ServedRepo(KEY, path, private=False, verified_at=1_700_000_000.0)
+        self.busy = False
+        self.closed = asyncio.Event()
+
+    async def open(self, key):
+        return self.repo if key == KEY else None
+
+    async def advertise(self, repo, protocol):
+        if self.busy:
+            raise GitBusy(4.2)
+        if "version=2" not in protocol:
+            yield b"001e# service=git-upload-pack\n0000"
+        async for chunk in self._run(repo, ["--advertise-refs"], None, protocol):
+            yield chunk
+
+    async def upload_pack(self, repo, body, protocol):
+        data = b"".join([chunk async for chunk in body])
+        async for chunk in self._run(repo, [], data, protocol):
+            yield chunk
+
+    async def _run(self, repo, args, data, protocol):
+        process = await asyncio.create_subprocess_exec(
+            "git", "upload-pack", "--stateless-rpc", *args, str(repo.path),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**ENV, "GIT_PROTOCOL": protocol},
+        )  # fmt: skip
+        out, _ = await process.communicate(data)
+        yield out
+
+
+class EndlessGit(RealGit):
+    """Sends for as long as somebody reads."""
+
+    async def upload_pack(self, repo, body, protocol):
+        async for _ in body:
+            pass
+        try:
+            while True:
+                yield b"x" * 65_536
+                await asyncio.sleep(0)
+        finally:
+            self.closed.set()
+
+
+@pytest.fixture
+def repo(tmp_path):
+    work = tmp_path / "work"
+    git("init", "-q", "-b", "main", str(work), cwd=tmp_path)
+    (work / "a").write_text("one\n")
+    git("add", "a", cwd=work)
+    git("commit", "-qm", "one", cwd=work)
+    for i in range(60):
+        git("tag", f"tag-with-a-rather-long-name-{i}", cwd=work)
+    git("clone", "-q", "--mirror", str(work), str(tmp_path / "m.git"), cwd=tmp_path)
+    return tmp_path / "m.git"
+
+
+@pytest.mark.parametrize("protocol", ["0", "2"])
+@pytest.mark.parametrize("suffix", ["", ".git"])
+async def test_a_real_git_clones_and_fetches(house, repo, tmp_path, protocol, suffix):
+    house.git = RealGit(repo)
+    async with serving(house.app()) as address:
+        url = f"http://{address}/git/{KEY}{suffix}"
+        option = ("-c", f"protocol.version={protocol}")
+        done = await asyncio.to_thread(git, *option, "clone", "-q", url, str(tmp_path / "c"), cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "c" / "a").read_text() == "one\n"
+        done = await asyncio.to_thread(
+            git, *option, "fetch", "-q", url, "+refs/tags/*:refs/x/*", cwd=tmp_path / "c"
+        )
+        assert done.returncode == 0, done.stderr
+        pushed = await asyncio.to_thread(git, "push", url, "HEAD:refs/heads/evil", cwd=tmp_path / "c")
+        assert pushed.returncode != 0
+        assert "403" in pushed.stderr
+        assert "read-only mirror" in pushed.stderr
+        missing = await asyncio.to_thread(git, "ls-remote", f"http://{address}/git/no/such", cwd=tmp_path)
+        assert "not found" in missing.stderr
+
+
+async def test_a_client_that_leaves_ends_the_work(house, repo):
+    house.git = EndlessGit(repo)
+    async with serving(house.app()) as address:
+        host, _, port = address.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            f"POST /git/{KEY}/git-upload-pack HTTP/1.1\r\nHost: {address}\r\nContent-Length: 4\r\n"
+            "Content-Type: application/x-git-upload-pack-request\r\n\r\n0000".encode()
+        )
+        assert b"200" in await reader.readline()
+        writer.close()
+        async with asyncio.timeout(10):
+            await house.git.closed.wait()
+
+
+async def test_answers_say_when_the_mirror_was_verified_and_are_not_cached(house, repo):
+    house.git = RealGit(repo)
+    async with house.client() as client:
+        answer = await client.get(f"/git/{KEY}/info/refs?service=git-upload-pack")
+        assert answer.headers["x-evermirror-verified-at"] == "2023-11-14T22:13:20Z"
+        assert "no-cache" in answer.headers["cache-control"]
+        assert answer.headers["content-type"] == "application/x-git-upload-pack-advertisement"
+
+
+async def test_what_is_not_smart_reading_is_refused(house, repo):
+    house.git = RealGit(repo)
+    async with house.client() as client:
+        get = client.get
+        assert (await get(f"/git/{KEY}/info/refs")).status_code == 403
+        assert (await get(f"/git/{KEY}/info/refs?service=git-receive-pack")).status_code == 403
+        assert (await client.post(f"/git/{KEY}/git-receive-pack")).status_code == 403
+        assert (await get(f"/git/{KEY}/HEAD")).status_code == 404
+        assert (await get(f"/git/{KEY}/objects/info/packs")).status_code == 404
+        assert (await get("/git/%2e%2e/%2e%2e/etc/passwd")).status_code == 404
+        assert (await client.post(f"/git/{KEY}/git-upload-pack", content=b"0000")).status_code == 415
+
+
+async def test_a_zip_bomb_and_a_broken_zip_are_refused(house, repo):
+    house.git = RealGit(repo)
+    bomb = gzip.compress(b"0" * 100_000_000)
+    headers = {"content-type": "application/x-git-upload-pack-request", "content-encoding": "gzip"}
+    async with house.client() as client:
+        answer = await client.post(f"/git/{KEY}/git-upload-pack", content=bomb, headers=headers)
+        assert answer.status_code == 413
+        answer = await client.post(f"/git/{KEY}/git-upload-pack", content=b"nonsense", headers=headers)
+        assert answer.status_code == 400
+
+
+async def test_a_busy_server_says_when_to_come_back(house, repo):
+    house.git = RealGit(repo)
+    house.git.busy = True
+    async with house.client() as client:
+        answer = await client.get(f"/git/{KEY}/info/refs?service=git-upload-pack")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+async def test_a_private_mirror_is_served_to_token_holders_only(house, repo):
+    house.with_tokens()
+    house.git = RealGit(repo)
+    house.git.repo = ServedRepo(KEY, repo, private=True, verified_at=None)
+    path = f"/git/{KEY}/info/refs?service=git-upload-pack"
+    async with house.client() as public, house.client(token="em_reader") as reader:
+        assert (await public.get(path)).status_code == 404
+        assert (await public.get(f"/git/{KEY}")).status_code == 404
+        assert (await reader.get(path)).status_code == 200
+
+
+async def test_a_browser_is_told_how_to_clone(house, repo):
+    house.git = RealGit(repo)
+    async with house.client() as client:
+        page = await client.get(f"/git/{KEY}", headers={"accept-language": "zh-CN,zh;q=0.9,en;q=0.5"})
+        assert f"git clone http://127.0.0.1:8420/git/{KEY}" in page.text
+        assert "只读镜像" in page.text
+
+
+async def test_without_mirrors_every_clone_address_is_404(client):
+    assert (await client.get(f"/git/{KEY}/info/refs?service=git-upload-pack")).status_code == 404
+    assert (await client.get(f"/git/{KEY}")).status_code == 404

@@ -1,0 +1,149 @@
+"""The catalog through HTTP: add, show by any spelling, list in pages, remove."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.repo import RepoStatus
+
+URL = "https://github.com/username/repo.git"
+SPELLINGS = [
+    "github.com/username/repo",
+    "github.com/username/repo.git",
+    "github.com%2Fusername%2Frepo",
+    "https://github.com/username/repo.git",
+    "https%3A%2F%2Fgithub.com%2Fusername%2Frepo",
+]
+
+
+async def test_adding_says_added_then_exists_then_updated(client):
+    async def add(info):
+        return (await client.post("/api/git_urls", json={"git_url": URL, "additional_info": info})).json()
+
+    assert await add({}) == {"git_url": URL, "status": "added"}
+    assert await add(None) == {"git_url": URL, "status": "exists"}
+    assert await add({"team": "kernel"}) == {"git_url": URL, "status": "updated"}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_a_url_is_shown_by_key_and_by_url_in_any_encoding(client, spelling):
+    await client.post("/api/git_urls", json={"git_url": URL, "additional_info": {"team": "内核"}})
+    for path in (f"/api/git_urls/{spelling}", f"/api/repos/{spelling}"):
+        answer = await client.get(path)
+        assert answer.status_code == 200
+        shown = answer.json()
+        assert shown["git_url"] == URL
+        assert shown["key"] == "github.com/username/repo"
+        assert shown["additional_info"] == {"team": "内核"}
+        assert shown["status"] == "pending"
+        assert shown["last_updated"].endswith("Z")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+async def test_a_url_is_removed_by_any_spelling(client, api_service, spelling):
+    await client.post("/api/git_urls", json={"git_url": URL})
+    answer = await client.delete(f"/api/git_urls/{spelling}")
+    assert answer.json() == {"git_url": URL, "status": "removed"}
+    assert not api_service.repos
+    assert ("local", "remove", "github.com/username/repo") in api_service.audit
+    assert (await client.delete(f"/api/git_urls/{spelling}")).status_code == 404
+
+
+@pytest.mark.parametrize("key", ["github.com/no/such", "x", "..", "%00", "%ff%fe", "a" * 5000, "", "/"])
+async def test_unknown_and_impossible_keys_are_4xx(client, key):
+    for path in (f"/api/git_urls/{key}", f"/api/repos/{key}", f"/api/repos/{key}/-/refs"):
+        answer = await client.get(path)
+        assert answer.status_code in (404, 422)
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_the_list_pages_through_everything_once(client, api_service):
+    for i in range(25):
+        await api_service.add_url(f"https://github.com/o/r{i:02}", None, actor="test")
+    seen, cursor = [], None
+    while True:
+        query = {"limit": 10} | ({"cursor": cursor} if cursor else {})
+        page = (await client.get("/api/git_urls", params=query)).json()
+        seen += [item["key"] for item in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == [f"github.com/o/r{i:02}" for i in range(25)]
+
+
+async def test_the_last_full_page_has_no_cursor(client, api_service):
+    for i in range(10):
+        await api_service.add_url(f"https://github.com/o/r{i}", None, actor="test")
+    assert (await client.get("/api/git_urls?limit=10")).json()["next_cursor"] is None
+
+
+async def test_search_status_and_host_narrow_the_list(client, api_service):
+    await api_service.add_url("https://github.com/o/linux", None, actor="test")
+    await api_service.add_url("https://gitee.com/o/linux", None, actor="test")
+    api_service.set("gitee.com/o/linux", status=RepoStatus.FAILING)
+
+    async def keys(query):
+        return [i["key"] for i in (await client.get(f"/api/git_urls?{query}")).json()["items"]]
+
+    assert await keys("search=linux") == ["gitee.com/o/linux", "github.com/o/linux"]
+    assert await keys("search=hub") == ["github.com/o/linux"]
+    assert await keys("status=failing") == ["gitee.com/o/linux"]
+    assert await keys("host=github.com") == ["github.com/o/linux"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=0", "limit=1001", "limit=x", "limit=" + "9" * 50, "status=fine", "cursor=%00", "cursor=!!!",
+     "cursor=a", "search=%00", "search=" + "x" * 201, "host=%1b"],
+)  # fmt: skip
+async def test_wrong_queries_are_422(client, query):
+    answer = await client.get(f"/api/git_urls?{query}")
+    assert answer.status_code == 422
+    assert answer.json()["status"] == 422
+
+
+async def test_a_failing_repo_says_why_until_it_succeeds(client, api_service):
+    await api_service.add_url(URL, None, actor="test")
+    key = "github.com/username/repo"
+    failure = Failure(FailureKind.NOT_FOUND, "gone or private", hint="Look upstream")
+    now = time.time()
+    api_service.set(
+        key, status=RepoStatus.GONE, last_failure=failure, last_failure_at=now, consecutive_failures=1
+    )
+    error = (await client.get(f"/api/git_urls/{key}")).json()["last_error"]
+    assert (error["error_type"], error["error_message"]) == ("NOT_FOUND", "gone or private")
+    api_service.set(key, status=RepoStatus.ACTIVE, verified_at=now + 1, consecutive_failures=0)
+    assert (await client.get(f"/api/git_urls/{key}")).json()["last_error"] is None
+
+
+async def test_a_thousand_repos_come_in_one_quick_page(client, api_service):
+    for i in range(1000):
+        await api_service.add_url(f"https://github.com/o/r{i:04}", {"n": i}, actor="test")
+    await client.get("/api/git_urls?limit=1000")
+    began = time.process_time()
+    page = (await client.get("/api/git_urls?limit=1000")).json()
+    assert len(page["items"]) == 1000
+    assert time.process_time() - began < 0.25
+
+
+async def test_info_that_cannot_be_kept_is_refused(client, api_service):
+    deep = {}
+    for _ in range(20):
+        deep = {"in": deep}
+    for info in (deep, {"a": 2**70}, {"a": "x" * 20_000}, {"a": "\0"}, {"\0": 1}, [], "text", 3):
+        answer = await client.post("/api/git_urls", json={"git_url": URL, "additional_info": info})
+        assert answer.status_code == 422, info
+    assert not api_service.repos
+
+
+@pytest.mark.parametrize("name", ["credential", "private", "enabled", "mode", "alias"])
+async def test_a_submitter_cannot_set_what_is_an_operators(house, name):
+    house.with_tokens()
+    body = {"git_url": URL, "additional_info": {name: "x"}}
+    async with house.client(token="em_submitter") as client:
+        assert (await client.post("/api/git_urls", json=body)).status_code == 403
+    async with house.client(token="em_operator") as client:
+        assert (await client.post("/api/git_urls", json=body)).status_code == 200

@@ -1,0 +1,1 @@
+"""Real servers, repositories and checks that the tests share."""

@@ -1,0 +1,419 @@
+"""Settings: layers, problems told with their place, secrets never shown, a template that cannot go stale."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from evermirror.config import Config, OriginKind, load, load_config, split_host_port
+from evermirror.config.schema import all_settings
+from evermirror.config.show import as_toml, shown_settings, template, without_password
+from evermirror.config.toml_lines import key_lines
+from evermirror.errors import ConfigError, ExitCode
+
+CANARY = "c4n4ry-s3cr3t"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def write(text: str, name: str = "evermirror.toml") -> Path:
+    path = Path(name)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problems_of(
+    text: str = "", env: dict[str, str] | None = None, flags: dict[str, object] | None = None
+) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(text), env or {}, flags or {})
+    assert caught.value.exit_code is ExitCode.USAGE
+    return caught.value.problems
+
+
+def test_defaults_are_those_of_the_specification():
+    c = load_config(None, {}, {})
+    assert (c.server.listen, c.server.grpc_listen, c.data.dir) == (
+        "127.0.0.1:8420",
+        "127.0.0.1:8421",
+        Path("./data"),
+    )
+    assert (c.catalog.sources, c.catalog.interval) == ((), 300)
+    assert (c.upstreams.schemes, c.upstreams.allow, c.upstreams.max_repo_size) == (("https",), (), None)
+    assert (c.schedule.policy, c.schedule.slots, c.schedule.min_gap, c.schedule.max_gap) == (
+        "adaptive",
+        10,
+        60,
+        86400,
+    )
+    assert (c.schedule.polls_per_second, c.limits.host_rate, c.limits.host_connections) == (None, 5, 8)
+    assert (c.fleet.replicas, c.fleet.warm_up, c.fleet.grace, c.fleet.heartbeat) == (1, 600, 600, 5)
+    assert (c.fleet.max_missed, c.fleet.disk_high, c.fleet.min_workers) == (4, 0.85, None)
+    assert (c.worker.weight, c.worker.capacity, c.auth.tokens_required, c.auth.public_reads) == (
+        1,
+        None,
+        "auto",
+        True,
+    )
+    assert c.store_url == "sqlite:///data/evermirror.db"
+
+
+def test_flags_come_before_environment_before_file_before_defaults():
+    file = write('[fleet]\ngrace = "1m"\nheartbeat = "1s"\n[schedule]\nslots = 3\n')
+    loaded = load(
+        file, {"EVERMIRROR_FLEET__GRACE": "2m", "EVERMIRROR_SCHEDULE__SLOTS": "4"}, {"schedule.slots": 5}
+    )
+    assert (loaded.config.fleet.heartbeat, loaded.config.fleet.grace, loaded.config.schedule.slots) == (
+        1,
+        120,
+        5,
+    )
+    kinds = [
+        loaded.origin(p).kind for p in [("fleet", "heartbeat"), ("fleet", "grace"), ("schedule", "slots")]
+    ]
+    assert kinds == [OriginKind.FILE, OriginKind.ENV, OriginKind.FLAG]
+    assert loaded.origin(("schedule", "policy")).kind is OriginKind.DEFAULT
+    assert str(loaded.origin(("fleet", "heartbeat"))) == "evermirror.toml:3"
+
+
+def test_file_is_looked_for_here_then_in_the_users_folder(tmp_path):
+    users = tmp_path / "xdg" / "evermirror"
+    users.mkdir(parents=True)
+    (users / "evermirror.toml").write_text("[schedule]\nslots = 7\n")
+    env = {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}
+    assert load_config(None, env, {}).schedule.slots == 7
+    assert load_config(None, {"HOME": str(tmp_path / "nobody")}, {}).schedule.slots == 10
+    write("[schedule]\nslots = 8\n")
+    assert load_config(None, env, {}).schedule.slots == 8
+
+
+BAD_FILES = [
+    ('[server]\nlisten = "nope"', "evermirror.toml:2: server.listen: 'nope' has no port"),
+    ('[server]\n\nlisten = "h:70000"', "evermirror.toml:3: server.listen:"),
+    ("[server]\nlisten = 8420", 'evermirror.toml:2: server.listen: 8420 is not text; accepted: "HOST:PORT"'),
+    ('[server]\ntls_cert = "x.pem"', "server.tls_key: is missing: tls_cert and tls_key come together"),
+    ('[schedule]\npolicy = "magic"', "accepted: one of adaptive, cbrt-age, fixed"),
+    (
+        '[schedule]\nslots = "many"',
+        "evermirror.toml:2: schedule.slots: 'many' cannot be used; accepted: a whole number",
+    ),
+    ("[schedule]\nslots = 0", "schedule.slots: 0 is out of bounds; accepted: a whole number (at least 1)"),
+    ("[schedule]\nslots = true", "schedule.slots: true cannot be used"),
+    ("[schedule]\nslots = 2.5", "schedule.slots: 2.5 cannot be used"),
+    ("[schedule]\npolls_per_second = inf", "schedule.polls_per_second:"),
+    (
+        '[schedule]\nmin_gap = "2h"\nmax_gap = "1h"',
+        "evermirror.toml:2: schedule.min_gap: 7200 s is longer than max_gap",
+    ),
+    (
+        "[schedule]\nmin_gap = 5",
+        "schedule.min_gap: '5' is not a duration; accepted: a duration such as 500ms",
+    ),
+    (
+        '[schedule]\nmin_gapp = "5s"',
+        "evermirror.toml:2: schedule.min_gapp: is not a setting; did you mean schedule.min_gap?",
+    ),
+    ('[limits]\nmax_gap = "5s"', "limits.max_gap: is not a setting; did you mean schedule.max_gap?"),
+    ("[nonsense]\nx = 1", "evermirror.toml:2: nonsense.x: is not a setting"),
+    ("[nonsense]", "evermirror.toml:1: nonsense: is not a setting"),
+    ("fleet = 3", "evermirror.toml:1: fleet: is a section: write [fleet]"),
+    ("[server]\nlisten = {a = 1}", "evermirror.toml:2: server.listen: {'a': 1} is not text"),
+    ("[server.listen]\na = 1", "evermirror.toml:1: server.listen: {'a': 1} is not text"),
+    ("[[fleet]]\ngrace = '1s'", "evermirror.toml:1: fleet: is a section"),
+    ('[fleet]\ngrace = "soon"', "evermirror.toml:2: fleet.grace: 'soon' is not a duration"),
+    (
+        "[fleet]\ndisk_high = 1.5",
+        "fleet.disk_high: 1.5 is out of bounds; accepted: a number (above 0, at most 1)",
+    ),
+    ('[upstreams]\nschemes = ["https", "ftp"]', "upstreams.schemes: 'ftp' is not one of https, http, ssh"),
+    ("[upstreams]\nschemes = []", "upstreams.schemes: is empty"),
+    ('[upstreams]\nallow = [\n  "a b",\n]', "evermirror.toml:2: upstreams.allow: 'a b'"),
+    ('[upstreams]\nrefs_extra = ["heads"]', "upstreams.refs_extra: 'heads' is not a ref prefix"),
+    ('[client]\nserver = "socks"', "client.server: is not an http:// or https:// URL"),
+    ("[catalog]\nsources = 'x'", "catalog.sources: 'x' cannot be used; accepted: a list of strings"),
+    ("[catalog]\nsources = [1]", "catalog.sources: [1] cannot be used; accepted: a list of strings"),
+    ('[auth]\ntokens_required = "maybe"', "accepted: one of auto, true, false"),
+    ('[auth]\npublic_reads = "yes"', "auth.public_reads: 'yes' cannot be used; accepted: true or false"),
+    ('[database]\nurl = "mysql://x"', "database.url: is neither postgresql://… nor sqlite:///…"),
+    ("[credentials.a]\npassword = 3", "evermirror.toml:2: credentials.a.password: is not text"),
+    (
+        "[credentials.a]\nusername = 'u'",
+        "credentials.a.token: is missing: give one of password, token, ssh_key_file",
+    ),
+    ('[credentials.a]\ntoken = "x"\npassword = "y"', "credentials.a.token: and password are both given"),
+    ('[credentials."A b"]\ntoken = "x"', "evermirror.toml:2: credentials.A b: a credential's name"),
+    ('[credentials.a]\ntokn = "x"', "credentials.a.tokn: is not a setting"),
+    ("[credentials]\na = 1", "credentials.a: is a section"),
+    ('[worker]\ntoken_file = "/nowhere/x"', "worker.token_file: '/nowhere/x' cannot be read: No such file"),
+    ("[worker]\ntoken_file = 3", "worker.token_file: is not a path"),
+    ('[worker]\ntoken = "a"\ntoken_file = "b"', "evermirror.toml:3: worker.token_file: given twice"),
+    ('[worker]\ntoken = ""', "worker.token: is empty"),
+    ("[log]\nlevel = 'loud'", "accepted: one of debug, info, warning, error"),
+    ("[server\n", "evermirror.toml:1: is not TOML:"),
+    ("[server]\nlisten = ", "is not TOML:"),
+    ("[server]\nlisten = 'a:1'\nlisten = 'b:1'", "evermirror.toml:3: is not TOML: Cannot overwrite a value"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), BAD_FILES)
+def test_a_bad_file_is_told_with_line_setting_problem_and_what_is_accepted(text, expected):
+    problems = problems_of(text)
+    assert len(problems) == 1, problems
+    assert expected in problems[0]
+
+
+def test_all_problems_of_all_layers_are_told_together():
+    problems = problems_of(
+        '[fleet]\ngrace = "soon"\n[schedule]\nslots = 0\nmin_gap = "x"\n[zzz]\na = 1\n',
+        {"EVERMIRROR_WORKER__WEIGHT": "abc", "EVERMIRROR_NOT__THERE": "1"},
+        {"server.listen": "x"},
+    )
+    assert len(problems) == 7
+    assert sum(p.startswith("evermirror.toml:") for p in problems) == 4
+    assert any(p.startswith("environment EVERMIRROR_WORKER__WEIGHT: worker.weight: 'abc'") for p in problems)
+    assert any(p.startswith("command line: server.listen:") for p in problems)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe[x]", b"#" * 1_000_001])
+def test_an_unreadable_file_is_one_clear_problem(content):
+    path = Path("given.toml")
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {}, {})
+    assert len(caught.value.problems) == 1
+    assert caught.value.problems[0].startswith("given.toml:")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "get", "expected"),
+    [
+        ("EVERMIRROR_FLEET__GRACE", "30s", lambda c: c.fleet.grace, 30.0),
+        (
+            "EVERMIRROR_CATALOG__SOURCES",
+            '["a.txt", "b.txt"]',
+            lambda c: c.catalog.sources,
+            ("a.txt", "b.txt"),
+        ),
+        ("EVERMIRROR_SCHEDULE__SLOTS", "3", lambda c: c.schedule.slots, 3),
+        ("EVERMIRROR_SCHEDULE__MAX_GAP", "none", lambda c: c.schedule.max_gap, None),
+        ("EVERMIRROR_SCHEDULE__POLLS_PER_SECOND", "0.5", lambda c: c.schedule.polls_per_second, 0.5),
+        ("EVERMIRROR_LIMITS__HOST_RATE", "300/m", lambda c: c.limits.host_rate, 5.0),
+        ("EVERMIRROR_UPSTREAMS__MAX_REPO_SIZE", "10GB", lambda c: c.upstreams.max_repo_size, 10**10),
+        ("EVERMIRROR_AUTH__TOKENS_REQUIRED", "true", lambda c: c.auth.tokens_required, True),
+        ("EVERMIRROR_AUTH__TOKENS_REQUIRED", "auto", lambda c: c.auth.tokens_required, "auto"),
+        ("EVERMIRROR_AUTH__PUBLIC_READS", "false", lambda c: c.auth.public_reads, False),
+        ("EVERMIRROR_WORKER__NAME", "123", lambda c: c.worker.name, "123"),
+        ("EVERMIRROR_DATA__DIR", "/srv/x", lambda c: c.data.dir, Path("/srv/x")),
+        (
+            "EVERMIRROR_CREDENTIALS__CORP__TOKEN",
+            "123",
+            lambda c: c.credentials["corp"].token.get_secret_value(),
+            "123",
+        ),
+        (
+            "EVERMIRROR_WEBHOOKS__SECRETS",
+            '{"h": "s"}',
+            lambda c: c.webhooks.secrets["h"].get_secret_value(),
+            "s",
+        ),
+        ("EVERMIRROR_FLEET__GRACE", "", lambda c: c.fleet.grace, 600.0),
+    ],
+)
+def test_environment_forms(name, value, get, expected):
+    assert get(load_config(None, {name: value}, {})) == expected
+
+
+def test_the_command_lines_own_variables_and_strangers_are_not_settings():
+    env = {
+        "EVERMIRROR_SERVER": "http://x",
+        "EVERMIRROR_TOKEN": "t",
+        "EVERMIRROR_CONFIG": "c",
+        "EVERMIRROR_DEBUG": "1",
+    }
+    env |= {
+        "EVERMIRROR_SERVICE_HOST": "10.0.0.1",
+        "EVERMIRROR_PORT": "tcp://10.0.0.1:80",
+    }  # as Kubernetes sets them
+    assert load_config(None, env, {}) == Config()
+
+
+def test_a_forgotten_underscore_is_told():
+    assert problems_of(env={"EVERMIRROR_FLEET_GRACE": "5s"}) == [
+        "environment EVERMIRROR_FLEET_GRACE: is not read; did you mean EVERMIRROR_FLEET__GRACE?"
+    ]
+
+
+def test_a_list_in_the_environment_that_is_no_json_is_told_with_its_form():
+    (problem,) = problems_of(env={"EVERMIRROR_CATALOG__SOURCES": "a.txt"})
+    assert 'accepted: a list of strings such as ["a", "b"]' in problem
+
+
+@pytest.mark.parametrize("layer", ["toml", "env", "env-short"])
+def test_secrets_can_come_from_files(layer):
+    Path("secret").write_text(CANARY + "\n")
+    text = '[worker]\ntoken_file = "secret"\n' if layer == "toml" else ""
+    env = {
+        "env": {"EVERMIRROR_WORKER__TOKEN__FILE": "secret"},
+        "env-short": {"EVERMIRROR_WORKER__TOKEN_FILE": "secret"},
+    }
+    config = load_config(write(text), env.get(layer, {}), {})
+    assert config.worker.token is not None
+    assert config.worker.token.get_secret_value() == CANARY
+
+
+def test_a_later_layers_secret_replaces_an_earlier_layers_secret_file():
+    Path("secret").write_text("from-file")
+    file = write(
+        '[credentials.corp]\nusername = "u"\npassword_file = "secret"\n[database]\nurl_file = "url"\n'
+    )
+    Path("url").write_text("postgresql://u:p@h/d")
+    config = load_config(file, {"EVERMIRROR_CREDENTIALS__CORP__PASSWORD": "from-env"}, {})
+    assert config.credentials["corp"].password.get_secret_value() == "from-env"
+    assert config.store_url == "postgresql://u:p@h/d"
+
+
+def secretive() -> Path:
+    return write(
+        f'[worker]\ntoken = "{CANARY}"\n[aggregator]\ntoken = "{CANARY}"\n[client]\ntoken = "{CANARY}"\n'
+        f'[database]\nurl = "postgresql://u:{CANARY}@h/d"\n'
+        f'[webhooks]\ngithub_secret = "{CANARY}"\nsecrets = {{"h" = "{CANARY}"}}\n'
+        f'[credentials.corp]\nusername = "u"\npassword = "{CANARY}"\n[credentials.b]\ntoken = "{CANARY}"\n'
+    )
+
+
+def test_no_secret_is_ever_shown():
+    loaded = load(secretive(), {}, {})
+    shown = "\n".join(f"{s.name} {as_toml(s.value)} {s.origin}" for s in shown_settings(loaded))
+    for text in (
+        shown,
+        repr(loaded.config),
+        str(loaded.config),
+        repr(loaded),
+        loaded.config.model_dump_json(exclude={"database", "upstreams"}),
+    ):
+        assert CANARY not in text
+    assert 'credentials.corp.password "********" evermirror.toml:' in shown
+    assert "postgresql://u:********@h/d" in shown
+    assert set(loaded.config.secret_values()) == {CANARY}
+    assert len(loaded.config.secret_values()) == 9
+
+
+def test_no_secret_is_shown_in_problems():
+    text = secretive().read_text().replace(f'token = "{CANARY}"', f'token = ["{CANARY}"]')
+    text = text.replace("postgresql", "mysql").replace("http://", "ftp://").replace('"h" =', '"h" = 3, "i" =')
+    problems = problems_of(text, {"EVERMIRROR_WEBHOOKS__GITEA_SECRET__FILE": "/nope"})
+    assert len(problems) == 8
+    assert CANARY not in "\n".join(problems)
+
+
+def test_settings_are_frozen():
+    config = Config()
+    with pytest.raises(ValidationError):
+        config.schedule.slots = 3
+    with pytest.raises(ValidationError):
+        config.schedule = None
+
+
+def test_uncommenting_the_whole_template_gives_the_defaults():
+    text = template()
+    active = re.sub(r"^#(?=[a-z_]+ = )", "", text, flags=re.MULTILINE)
+    assert load_config(write(text), {}, {}) == Config()
+    assert load_config(write(active), {}, {}) == Config()
+    given = {(section, key) for section, table in tomllib.loads(active).items() for key in table}
+    written = set(re.findall(r"^#? ?([a-z_]+) = ", text, flags=re.MULTILINE))
+    for setting in all_settings():
+        if setting.path[0] != "credentials":
+            assert setting.path in given or setting.path[-1] in written, setting.name
+        assert setting.description, setting.name
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:8420", ("127.0.0.1", 8420)),
+        ("[::1]:0", ("::1", 0)),
+        ("localhost:65535", ("localhost", 65535)),
+    ],
+)
+def test_addresses_are_split(text, expected):
+    assert split_host_port(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":1", "h:", "h", "h:65536", "::1:80", "[x]:1", "h:٣", "a b:1", "h:-1", "h\n:1"]
+)
+def test_bad_addresses_are_refused(text):
+    with pytest.raises(ValueError, match=r"has no|no IPv6"):
+        split_host_port(text)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p@h/d", "postgresql://u:********@h/d"),
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+        ("postgresql://h/d?user=u&password=p", "postgresql://h/d?********"),
+        ("http://[broken", "********"),
+    ],
+)
+def test_passwords_in_urls_are_masked(url, shown):
+    assert without_password(url) == shown
+
+
+def test_lines_are_found_in_every_form_of_toml():
+    text = (
+        '# a = 1\n[a]\nb = """\nc = 1\n[x]\n"""  # "\nd = [\n 1, # ]\n "]",\n]\r\n"e.f" . g = \'#\'\n'
+        "h = {i = 1}\n[[j.k]]\nl = '''x''''\nm = 1979-05-27\n[ n . \"o\" ]\np=2"
+    )
+    tomllib.loads(text)
+    assert key_lines(text) == {
+        ("a",): 2,
+        ("a", "b"): 3,
+        ("a", "d"): 7,
+        ("a", "e.f"): 11,
+        ("a", "e.f", "g"): 11,
+        ("a", "h"): 12,
+        ("j", "k"): 13,
+        ("j", "k", "l"): 14,
+        ("j", "k", "m"): 15,
+        ("n", "o"): 16,
+        ("n", "o", "p"): 17,
+    }
+
+
+VALUES = [
+    "1",
+    "'#'",
+    '"\\\\\\""',
+    "[ # ]\n1,\n]",
+    '"""\nk = [\n\\\\"""',
+    "'''\n[t]\n'''''",
+    '{a = "}"}',
+    "[[1], {b = ']'}]",
+]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(VALUES), st.sampled_from(["", " # c", "\n", "\n# ["]), st.booleans()))
+)
+def test_lines_are_those_the_document_was_made_with(parts):
+    text, expected, table = "", {}, ()
+    for number, (value, after, header) in enumerate(parts):
+        if header:
+            table = (f"t{number}",)
+            expected[table] = text.count("\n") + 1
+            text += f"[t{number}]{after}\n"
+        expected[(*table, f"k{number}")] = text.count("\n") + 1
+        text += f"k{number} = {value}{after}\n"
+    tomllib.loads(text)
+    assert key_lines(text) == expected

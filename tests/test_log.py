@@ -1,0 +1,78 @@
+"""Logs: JSON or human, without secrets, and without anything that acts on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+import structlog
+
+from evermirror.log import Scrubber, setup_logging
+
+CANARY = "c4n4ry-s3cr3t"
+HOSTILE = "evil\x1b]0;owned\x07\r\n{'level': 'forged'}\u202e"
+
+
+@pytest.fixture
+def stream():
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level, structlog.get_config())
+    yield io.StringIO()
+    root.handlers[:], level, config = before
+    root.setLevel(level)
+    structlog.configure(**config)
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_what_is_not_a_terminal_gets_json_one_line_each(stream):
+    setup_logging("info", "auto", stream=stream)
+    structlog.get_logger("x").info("fetched", repo="github.com/a/b", refs=3)
+    structlog.get_logger("x").debug("not told")
+    logging.getLogger("other.library").warning("told %s", "too")
+    first, second = lines(stream)
+    assert (first["event"], first["level"], first["refs"]) == ("fetched", "info", 3)
+    assert first["timestamp"].endswith("Z")
+    assert (second["event"], second["level"], second["logger"]) == ("told too", "warning", "other.library")
+
+
+@pytest.mark.parametrize("style", ["human", "json"])
+def test_no_secret_gets_through(style, stream):
+    setup_logging("debug", style, secrets=[CANARY], stream=stream)
+    log = structlog.get_logger()
+    log.info(f"said {CANARY}", note=CANARY, nested={"a": [{"b": f"x{CANARY}y"}]}, obj=ValueError(CANARY))
+    log.info("by key", token="tok-1234", password="hunter22", headers={"Authorization": "Bearer abc"})
+    log.info("by shape", url="https://user:hunter22@h/x", line="Authorization: Bearer abcdefgh12345")
+    logging.getLogger("lib").error("boom %s", CANARY)
+    try:
+        raise RuntimeError(f"https://u:hunter22@h {CANARY}")
+    except RuntimeError:
+        log.exception("failed")
+        logging.getLogger("lib").exception("failed")
+    told = stream.getvalue()
+    for secret in (CANARY, "tok-1234", "hunter22", "abcdefgh12345", "Bearer abc"):
+        assert secret not in told
+    assert "RuntimeError" in told
+
+
+@pytest.mark.parametrize("style", ["human", "json"])
+def test_hostile_text_stays_on_its_line_and_does_nothing(style, stream):
+    setup_logging("info", style, stream=stream)
+    structlog.get_logger().info(HOSTILE, **{HOSTILE: HOSTILE})
+    logging.getLogger("lib").warning(HOSTILE)
+    told = stream.getvalue()
+    assert not {"\x1b", "\x07", "\r", "\u202e"} & set(told)
+    assert len(told.splitlines()) == 2
+
+
+def test_settings_and_counts_that_only_sound_secret_stay_readable():
+    told = Scrubber()(None, "info", {"event": "x", "tokens_required": "auto", "token": None})
+    assert told == {"event": "x", "tokens_required": "auto", "token": None}
+
+
+def test_short_secrets_do_not_blot_out_the_log():
+    assert Scrubber(["a"]).text("a cat") == "a cat"
