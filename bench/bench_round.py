@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import subprocess
-import time
 from pathlib import Path
 
 from bench.measure import Bench, Context, Cost, Line, Stopwatch
 from bench.population import STAND_IN, Population, make_clones, make_due, make_population
-from bench.product import Product, new_loop
+from bench.product import Product, new_loop, worker_on
 from bench.server import GitServer
-from evermirror.core.schedule.disk import DiskGuard
-from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.settings import CONNECTIONS_KEPT_FOR_POLLS, ScheduleSettings
-from evermirror.edge.store.local import LocalState
 from evermirror.model.messages import AssignRepos, Failed, Synced
-from evermirror.nodes.link import Link
-from evermirror.nodes.worker import Worker, WorkerParts
 from tests.support.gitrepo import read_refs
 
 AT_ONCE = 8
@@ -35,38 +28,15 @@ async def _one_round(product: Product, population: Population, changed: int) -> 
         host_connections=AT_ONCE + CONNECTIONS_KEPT_FOR_POLLS,
         polls_in_flight=AT_ONCE,
     )
-    link = Link()
-    local = await LocalState.open(population.local_file)
-    parts = WorkerParts(
-        port=link,
-        scheduler=Scheduler(settings),
-        prober=product.prober,
-        mirrors=product.mirrors,
-        local=local,
-        disk=DiskGuard(1.0),
-        clock=time.time,
-        chance=random.Random(1),
-    )
-    worker = Worker(parts, settings)
-    await link.command(AssignRepos(population.specs))
-
-    async def wait_for_all() -> None:
+    async with worker_on(product, settings, population.local_file) as (worker, link):
+        await link.command(AssignRepos(population.specs))
         synced = 0
-        while synced < changed or worker.status().polls_total < len(population.specs):
-            report = await link.next_report()
-            if isinstance(report, Failed):
-                raise AssertionError(f"{report.key}: {report.failure.message}")
-            synced += isinstance(report, Synced)
-
-    work, wait = asyncio.create_task(worker.run()), asyncio.create_task(wait_for_all())
-    await asyncio.wait((work, wait), timeout=TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
-    work.cancel()
-    wait.cancel()
-    for ended in await asyncio.gather(work, wait, return_exceptions=True):
-        if isinstance(ended, BaseException) and ended.__class__ is not asyncio.CancelledError:
-            raise ended
-    assert not wait.cancelled(), "the worker did not come to an end in time"
-    await local.close()
+        async with asyncio.timeout(TIMEOUT_S):
+            while synced < changed or worker.status().polls_total < len(population.specs):
+                report = await link.next_report()
+                if isinstance(report, Failed):
+                    raise AssertionError(f"{report.key}: {report.failure.message}")
+                synced += isinstance(report, Synced)
 
 
 def _update_loop(clones: list[Path], env: dict[str, str]) -> None:

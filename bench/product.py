@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.server import GitServer
+from evermirror.core.schedule.disk import DiskGuard
+from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.credentials import Credentials
 from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.git.probe import Prober, ProbeSettings
 from evermirror.edge.net.resolver import Resolver
+from evermirror.edge.store.local import LocalState
 from evermirror.model.address import AllowList
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Host, RepoKey, RepoSpec
+from evermirror.nodes.clock import SteadyClock
+from evermirror.nodes.link import Link
+from evermirror.nodes.worker import Worker, WorkerParts
 
 
 class NoGit:
@@ -47,6 +57,35 @@ class Product:
     async def close(self) -> None:
         await self.prober.close()
         self.resolver.close()
+
+
+@contextlib.asynccontextmanager
+async def worker_on(
+    product: Product, settings: ScheduleSettings, local_file: Path
+) -> AsyncIterator[tuple[Worker, Link]]:
+    """A worker as a node has it, with everything it keeps; it runs while the block does."""
+    link = Link()
+    local = await LocalState.open(local_file)
+    parts = WorkerParts(
+        port=link,
+        scheduler=Scheduler(settings),
+        prober=product.prober,
+        mirrors=product.mirrors,
+        local=local,
+        disk=DiskGuard(1.0),
+        clock=SteadyClock(),
+        chance=random.Random(1),
+    )
+    worker = Worker(parts, settings)
+    work = asyncio.create_task(worker.run())
+    try:
+        yield worker, link
+    finally:
+        work.cancel()
+        ended = (await asyncio.gather(work, return_exceptions=True))[0]
+        await local.close()
+        if isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError):
+            raise ended
 
 
 def spec_of(server: GitServer, name: str) -> RepoSpec:

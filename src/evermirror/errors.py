@@ -72,3 +72,9 @@ class EnvironmentUnfit(EvermirrorError):
     """This machine or folder cannot be used as it is: git too old, port taken, folder not writable."""
 
     exit_code = ExitCode.USAGE
+
+
+class DatabaseUnreachable(EnvironmentUnfit):
+    """The database server was asked and did not let us in; it may a minute later."""
+
+    exit_code = ExitCode.FAILED

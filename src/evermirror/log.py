@@ -20,7 +20,8 @@ TEXT_CHARS_MAX = 20_000  # one value; a traceback fits
 _SECRET_KEYS = re.compile(
     r"password|passwd|secret|token(?!s_required)|authorization|credential_value|api_?key", re.I
 )
-_USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^\s/@]+@", re.I)
+# Tried from the start of a word only: from each letter of a long one it would take a second.
+_USERINFO = re.compile(r"(?P<scheme>(?<![a-z0-9+.-])[a-z0-9+.-]+://)[^\s/@]+@", re.I)
 _BEARER = re.compile(r"\b(?P<word>bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.I)
 _MULTI_LINE = frozenset({"exception", "stack"})
 

@@ -1,6 +1,7 @@
 """Catalog files on a real disk: files, folders, and everything else a folder can hold."""
 
 import os
+import subprocess
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_a_folder_is_read_to_its_depth_in_order_without_hidden_names(tmp_path):
     write(tmp_path / "2" / "x.txt", "c")
     write(tmp_path / "1" / "deep" / "er" / "list", "b")
     write(tmp_path / "0.txt", "a")
-    write(tmp_path / ".git" / "config", "hidden")
+    write(tmp_path / ".cache" / "config", "hidden")
     write(tmp_path / "1" / ".hidden", "hidden")
     (tmp_path / "README.md").write_text("prose\n")
     (tmp_path / "LICENSE").write_text("prose\n")
@@ -49,6 +50,16 @@ def test_several_paths_are_one_catalog_and_the_first_of_two_counts(tmp_path):
     entries, problems = read_list_files([one, two], RULES)
     assert keys(entries) == ["a", "b", "c"]
     assert [str(p) for p in problems] == [f"{two}:1: repeats {one}:2"]
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_git_repository_is_refused_and_what_lies_in_its_work_tree_is_read(tmp_path, bare):
+    folder = tmp_path / "catalog"
+    subprocess.run(["git", "init", "--quiet", *(["--bare"] if bare else []), folder], check=True)
+    with pytest.raises(UsageError, match="is a git repository: git catalogs are not supported yet: give a"):
+        read_list_files([folder], RULES)
+    write(folder / "lists" / "x", "a")
+    assert keys(read_list_files([folder / "lists"], RULES)[0]) == ["a"]
 
 
 def test_no_path_is_an_empty_catalog():

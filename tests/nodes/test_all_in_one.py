@@ -286,3 +286,40 @@ async def test_rate_limited_hosts_are_left_alone(stage, upstream):
         await asyncio.sleep(0.5)
         assert len(upstream.requests) <= asked + 1
         assert (await up.repo("team/one")).consecutive_failures == 0
+
+
+async def test_a_repo_that_a_catalog_file_names_is_not_removed_behind_its_back(stage, upstream, tmp_path):
+    repo = upstream.create("team/one")
+    file = tmp_path / "urls.txt"
+    file.write_text(f"{repo.url}\n")
+    async with stage.up(catalog={"sources": [str(file)]}) as up:
+        answer = await up.client.delete(f"/api/git_urls/{up.key('team/one')}")
+        assert answer.status_code == 409
+        assert "Remove its line" in answer.json()["hint"]
+        assert (await up.client.get(f"/api/repos/{up.key('team/one')}")).status_code == 200
+
+
+async def test_the_first_poll_of_a_repo_that_a_task_added_is_the_tasks_own(stage, upstream):
+    for n in range(5):
+        repo = upstream.create(f"team/x{n}")
+        async with stage.up() as up:
+            assert (await up.sync(f"team/x{n}"))["status"] == "success"
+            assert up.refs(f"team/x{n}") == repo.public_refs()
+
+
+async def test_a_restart_polls_first_what_was_not_polled_for_longest(stage, upstream, monkeypatch):
+    monkeypatch.setattr("evermirror.nodes.coordinator.ASSIGN_CHUNK", 3)
+    seed = upstream.create("team/r0", commits=1)
+    names = [f"team/r{n}" for n in range(10)]
+    for name in names[1:]:
+        upstream.copy(seed, name)
+    async with stage.up(schedule={"min_gap": "1h"}) as up:
+        for name in names:
+            await up.add(upstream.url(f"{name}.git"))
+        for name in names:
+            await up.until_status(name, "active")
+    upstream.requests.clear()
+    async with stage.up(schedule={"min_gap": "1h"}) as up:
+        await asyncio.sleep(0.5)
+        assert upstream.requests == [], "all were polled a moment ago"
+        assert up.node.worker.status().repos == 10

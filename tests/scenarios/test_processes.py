@@ -235,7 +235,7 @@ def test_a_full_disk_stops_the_clone_and_heals_when_there_is_room(tmp_path, upst
             "/api/tasks", json={"git_url": big.url, "additional_params": {"wait": 30}}
         ).json()
         assert task["result"]["error_type"] == "DISK_FULL", task
-        assert node.client.get("/api/overview").json()["accepting_clones"] is False
+        node.until(lambda: node.client.get("/api/overview").json()["accepting_clones"] is False)
         tip = small.commit()
         node.until(
             lambda: node.client.get(f"/api/repos/{upstream.host}/team/small").json()["head_commit"] == tip

@@ -96,11 +96,23 @@ def test_a_file_that_is_no_trace_is_refused_with_its_name(tmp_path, arrays):
         load_traces(file)
 
 
-def test_text_and_missing_files_are_refused(tmp_path):
-    (tmp_path / "bad.npz").write_text("not a zip")
-    for name in ("bad.npz", "missing.npz"):
-        with pytest.raises(UsageError, match=name):
+def test_what_is_no_archive_is_refused_without_advice_to_unpickle_it(tmp_path):
+    (tmp_path / "text.npz").write_text("not a zip")
+    (tmp_path / "empty.npz").touch()
+    (tmp_path / "half.npz").write_bytes(b"PK\x03\x04 and no more")
+    np.save(tmp_path / "array.npy", np.arange(3))
+    objects = {"name": np.array([{}]), "offset": [0], "minutes_before_end": [], "end_unix": END}
+    np.savez(tmp_path / "objects.npz", **objects)
+    for name in ("text.npz", "empty.npz", "half.npz", "array.npy", "objects.npz"):
+        with pytest.raises(UsageError, match=f"{name}: not an .npz file of push histories") as e:
             load_traces(tmp_path / name)
+        assert "pickle" not in str(e.value)
+        assert "docs/guide.md" in e.value.hint
+
+
+def test_a_missing_file_is_told_as_such(tmp_path):
+    with pytest.raises(UsageError, match=r"missing\.npz cannot be read: No such file"):
+        load_traces(tmp_path / "missing.npz")
 
 
 def test_senseless_questions_are_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ from evermirror.config.values import (
     TextList,
 )
 from evermirror.model.address import AllowList
+from evermirror.model.source import check_source
 
 DATABASE_FILE = "evermirror.db"  # in data.dir
 SCHEMES = ("https", "http", "ssh")
@@ -70,6 +72,10 @@ def _check_schemes(schemes: tuple[str, ...]) -> tuple[str, ...]:
 def _check_allow(entries: tuple[str, ...]) -> tuple[str, ...]:
     AllowList.parse(list(entries))
     return entries
+
+
+def _check_sources(sources: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(os.path.expanduser(check_source(source)) for source in sources)
 
 
 def _check_ref_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
@@ -128,9 +134,8 @@ class Database(Section):
 class Catalog(Section):
     """Which repositories are mirrored."""
 
-    sources: TextList = Field(
-        default=(),
-        description="Git URLs, local git repositories, plain list files. Also `up --catalog X` (repeatable).",
+    sources: Annotated[TextList, AfterValidator(_check_sources)] = Field(
+        default=(), description="List files, or folders of them. Also `up --catalog X` (repeatable)."
     )
     interval: Duration = Field(default=5 * MINUTE, gt=0, description="How often the sources are looked at.")
 

@@ -1,4 +1,4 @@
-"""Catalog list files from disk: single files, or folders of them.
+"""Catalog list files from disk: single files, or folders of them. Git repositories are not read yet.
 
 What cannot be read at all (missing, no permission, an I/O error) ends the reading with an error, so that the
 caller keeps the last good catalog; what can be read but not understood is a problem, and the rest loads.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from evermirror.core.catalog.listfile import CatalogEntry, Problem, parse_list, without_repeats
 from evermirror.errors import UsageError
+from evermirror.model.source import GIT_CATALOG
 from evermirror.model.url import UrlRules
 
 FILE_MAX_BYTES = 64 * 2**20  # a million URLs in one file are about 60 MB
@@ -26,11 +27,13 @@ _OTHER_FORMATS = frozenset({".yaml", ".yml", ".json", ".toml"})
 def read_list_files(paths: Sequence[Path], rules: UrlRules) -> tuple[list[CatalogEntry], list[Problem]]:
     """Entries and problems of all files; folders are read recursively, by name, without hidden names.
 
-    Raises UsageError for what is missing or cannot be read."""
+    Raises UsageError for what is missing or cannot be read, and for git repositories."""
     entries: list[CatalogEntry] = []
     problems: list[Problem] = []
     files = 0
     for path in paths:
+        if is_git_repository(path):
+            raise UsageError(f"catalog {path} is a git repository: {GIT_CATALOG}")
         for file in _files(path):
             files += 1
             if files > FILES_MAX:
@@ -44,6 +47,12 @@ def read_list_files(paths: Sequence[Path], rules: UrlRules) -> tuple[list[Catalo
         entries, repeats = without_repeats(entries)
         problems += repeats
     return entries, problems
+
+
+def is_git_repository(path: Path) -> bool:
+    """Bare, or a work tree with its ``.git``; what lies inside one may be named all the same."""
+    bare = (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
+    return bare or (path / ".git").exists()
 
 
 def _files(path: Path) -> Iterator[Path]:

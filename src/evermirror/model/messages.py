@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure
 from evermirror.model.refs import Oid, RefChange, RefsDigest
-from evermirror.model.repo import RepoKey, RepoSpec
+from evermirror.model.repo import Priority, RepoKey, RepoSpec
 from evermirror.model.task import TaskId
 
 # Commands
@@ -20,10 +20,12 @@ from evermirror.model.task import TaskId
 class AssignRepos:
     """Mirror these from now on; for one already held, its configuration changed.
 
-    ``activities`` (parallel to ``repos``, or empty) is what earlier holders knew of their pushes."""
+    ``activities`` (parallel to ``repos``, or empty) is what earlier holders knew of their pushes.
+    Of a list in chunks all but the last have ``more``: their places in the queue depend on one another."""
 
     repos: tuple[RepoSpec, ...]
     activities: tuple[Activity | None, ...] = ()
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class SyncNow:
     task_id: TaskId
     force: bool = False
     min_commit: Oid | None = None
+    priority: Priority | None = None  # of this request; None: the repo's own
 
 
 @dataclass(frozen=True, slots=True)

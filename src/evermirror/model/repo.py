@@ -7,11 +7,26 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType
 
+from evermirror.errors import InvalidValue
+from evermirror.model.duration import format_duration
 from evermirror.model.failure import Failure
 from evermirror.model.refs import RefsDigest
 
 RepoKey = NewType("RepoKey", str)  # canonical URL without scheme and .git: "github.com/owner/name"
 Host = NewType("Host", str)  # "github.com" or "127.0.0.1:8080": what limits and weather are kept by
+
+
+INTERVAL_MIN_S = 10.0  # of one repo: looking more often would be an attack on upstream
+
+
+def check_interval(seconds: float) -> float:
+    """A fixed gap as people may set it, returned as it is; raises InvalidValue."""
+    if seconds < INTERVAL_MIN_S:
+        raise InvalidValue(
+            f"{format_duration(seconds)} is shorter than {format_duration(INTERVAL_MIN_S)}",
+            hint="Polling faster would only burden upstream",
+        )
+    return seconds
 
 
 class Priority(Enum):

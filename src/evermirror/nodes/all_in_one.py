@@ -53,6 +53,7 @@ from evermirror.nodes.worker import Worker, WorkerParts
 log = structlog.get_logger(__name__)
 
 DAY_S = 86_400.0
+DRAIN_S = 30.0  # how long a stop waits for the database to take the last reports
 FIRST_MIRROR_S = 30.0  # how long the greeting waits for something that can be cloned
 
 
@@ -64,20 +65,21 @@ class UpOptions:
     accept_removals: bool = False
 
 
-def run(config: Config, options: UpOptions, reload: Callable[[], Config] | None = None) -> int:
+def run(config: Config, options: UpOptions, reload: Callable[[], Config]) -> int:
     """Runs until a signal asks for a stop; returns the process's exit code."""
     return asyncio.run(_main(config, options, reload))
 
 
-async def _main(config: Config, options: UpOptions, reload: Callable[[], Config] | None) -> int:
+async def _main(config: Config, options: UpOptions, reload: Callable[[], Config]) -> int:
     signals = lifecycle.Signals()
     signals.install()
     config = with_absolute_data(config)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(lifecycle.claimed(config.data.dir))
+        adapt: Callable[[Config], Config] = _as_it_is
         if options.playground:
-            config = await stack.enter_async_context(playground_running(config))
-        node = await stack.enter_async_context(up(config, options))
+            adapt = await stack.enter_async_context(playground_running(config))
+        node = await stack.enter_async_context(up(adapt(config), options))
         lifecycle.notify("READY=1")
         await _greet(node, options)
         dog = asyncio.create_task(lifecycle.watchdog())
@@ -89,7 +91,7 @@ async def _main(config: Config, options: UpOptions, reload: Callable[[], Config]
                 return int(ExitCode.FAILED)
             if signals.reload.is_set():
                 signals.reload.clear()
-                node.reload(reload)
+                node.reload(lambda: adapt(reload()))
         lifecycle.notify("STOPPING=1")
         log.info("stopping")
     return int(ExitCode.OK)
@@ -107,10 +109,10 @@ class Node:
     link: Link
     broken: asyncio.Event
 
-    def reload(self, load: Callable[[], Config] | None) -> None:
+    def reload(self, load: Callable[[], Config]) -> None:
         """SIGHUP: limits and budgets are taken over, the catalog is read again; the rest needs a restart."""
         try:
-            config = load() if load is not None else self.config
+            config = load()
         except ConfigError as error:
             log.error("settings not reloaded: they have errors", problems=error.problems)
             return
@@ -121,8 +123,9 @@ class Node:
 
 @contextlib.asynccontextmanager
 async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
-    """Everything started and, on leaving, stopped in the order that loses nothing:
-    requests, then the worker, then what it still had to say, then the database."""
+    """Everything started and, on leaving, stopped in the order that loses nothing: the worker, then what it
+    still had to say, then requests (what they asked for meanwhile is stored, and done after the next start),
+    then the database."""
     sock = lifecycle.bind(config.server.listen)
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
@@ -162,17 +165,18 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
             credentials=frozenset(config.credentials),
         )
         coordinator.add_warnings(lambda: catalog.warnings)
+        coordinator.hold_tasks()
         broken = asyncio.Event()
         await stack.enter_async_context(
             _http(config, sock, coordinator, store, recorder, worker, git, metrics)
         )
         stack.push_async_callback(_drain, link, coordinator)
-        await stack.enter_async_context(_running(coordinator.run(), broken))
-        await stack.enter_async_context(_running(worker.run(), broken))
+        await stack.enter_async_context(_running(coordinator.run, broken))
+        await stack.enter_async_context(_running(worker.run, broken))
         await catalog.load()
         await coordinator.resume()
-        await stack.enter_async_context(_running(catalog.run(), broken))
-        await stack.enter_async_context(_running(coordinator.keep_house(), broken))
+        await stack.enter_async_context(_running(catalog.run, broken))
+        await stack.enter_async_context(_running(coordinator.keep_house, broken))
         host, port = sock.getsockname()[:2]
         scheme = "https" if config.server.tls_cert else "http"
         url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -255,12 +259,14 @@ async def _http(
 
 
 @contextlib.asynccontextmanager
-async def _running(work: Coroutine[None, None, None], broken: asyncio.Event) -> AsyncIterator[None]:
+async def _running(
+    work: Callable[[], Coroutine[None, None, None]], broken: asyncio.Event
+) -> AsyncIterator[None]:
     """A task that lives as long as the block; a bug that ends it is logged and sets ``broken``."""
 
     async def guarded() -> None:
         try:
-            await work
+            await work()
         except Exception:
             log.exception("a part broke")
             broken.set()
@@ -274,9 +280,13 @@ async def _running(work: Coroutine[None, None, None], broken: asyncio.Event) -> 
 
 
 async def _drain(link: Link, coordinator: Coordinator) -> None:
-    """What the worker still had to say when it stopped."""
-    while link.reports_waiting():
-        await coordinator.take(await link.next_report())
+    """What the worker still had to say when it stopped; a database in trouble does not hold the stop up."""
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            while link.reports_waiting():
+                await coordinator.take(await link.next_report())
+    except TimeoutError:
+        log.error("the database does not take writes: reports are lost", reports=link.reports_waiting())
 
 
 async def _first_of(*waits: Coroutine[None, None, object]) -> None:
@@ -318,6 +328,10 @@ async def _first_mirror(node: Node) -> RepoKey | None:
                     return active[0].key
                 await asyncio.sleep(0.1)
     return None
+
+
+def _as_it_is(config: Config) -> Config:
+    return config
 
 
 # What the settings mean for each part

@@ -6,7 +6,7 @@ What people set through the API stays: it is laid over what the catalog says of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from evermirror.core.catalog.diff import diff, held_back
 from evermirror.core.catalog.listfile import CatalogEntry, Problem
 from evermirror.edge.catalog_files import read_list_files
 from evermirror.edge.store.store import Store
-from evermirror.errors import EvermirrorError
-from evermirror.model.repo import RepoRecord
+from evermirror.errors import Conflict, EvermirrorError
+from evermirror.model.failure import FailureError
+from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.url import UrlRules
 from evermirror.nodes.coordinator import Coordinator
 from evermirror.nodes.submission import apply_info
@@ -57,7 +58,13 @@ class CatalogWatch:
         self._last: list[CatalogEntry] = []
         self._problems: list[Problem] = []
         self._look = asyncio.Event()
-        self.warnings: tuple[str, ...] = ()
+        self._told: tuple[str, ...] = ()  # of the catalog that was last read
+        self._trouble: tuple[str, ...] = ()  # with reading it now
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know of the catalog."""
+        return self._trouble + self._told
 
     def look_now(self) -> None:
         """Read the catalog again at once."""
@@ -79,8 +86,9 @@ class CatalogWatch:
             self._look.clear()
             try:
                 await self._take(await self._read(), assign=True)
-            except EvermirrorError as error:
-                self.warnings = (f"the catalog cannot be read, the last good one stays: {error}",)
+                self._trouble = ()
+            except (EvermirrorError, FailureError) as error:
+                self._trouble = (f"the catalog cannot be read, the last good one stays: {error}",)
                 log.warning("catalog not read", reason=str(error))
 
     async def _read(self) -> tuple[list[CatalogEntry], list[Problem]]:
@@ -106,17 +114,23 @@ class CatalogWatch:
                 "`evermirror up --accept-removals` confirms it"
             )
             removed = []
-        overlays = await self._store.overlays()
-        records = [
-            self._record(entry, overlays.get(entry.key, {})) for entry in change.added + change.changed
-        ]
-        counts = await self._store.upsert_repos(records)
-        if assign:
-            await self._coordinator.assign(records)
-        if removed:
-            await self._coordinator.release(removed)
+        async with self._coordinator.changing:
+            overlays = await self._store.overlays()
+            records = [
+                self._record(entry, overlays.get(entry.key, {})) for entry in change.added + change.changed
+            ]
+            try:
+                counts = await self._store.upsert_repos(records)
+            except Conflict:  # an alias given through the API: one line's trouble, not the catalog's
+                records, clashes = _without_taken(records, await self._store.aliases())
+                told += clashes
+                counts = await self._store.upsert_repos(records)
+            if assign:
+                await self._coordinator.assign(records)
+            if removed:
+                await self._coordinator.release(removed)
         self._last, self._problems = entries, problems
-        self.warnings = tuple(told)
+        self._told = tuple(told)
         log.info(
             "catalog read",
             repos=len(entries),
@@ -127,8 +141,24 @@ class CatalogWatch:
         )
 
     def _record(self, entry: CatalogEntry, overlay: dict[str, object]) -> RepoRecord:
+        """What was accepted once is not refused now: a credential that is no more fails its repo alone."""
         record = RepoRecord(entry.spec, alias=entry.alias, source=SOURCE)
-        return replace(apply_info(record, overlay, credentials=self._credentials), source=SOURCE)
+        named = frozenset({c} if isinstance(c := overlay.get("credential"), str) else ())
+        return replace(apply_info(record, overlay, credentials=self._credentials | named), source=SOURCE)
+
+
+def _without_taken(
+    records: list[RepoRecord], taken: Mapping[str, RepoKey]
+) -> tuple[list[RepoRecord], list[str]]:
+    """The same without aliases that another repo has, and what is to be told of each."""
+    kept, clashes = [], []
+    for record in records:
+        owner = taken.get(record.alias, record.key) if record.alias is not None else record.key
+        if owner != record.key:
+            clashes.append(f"the alias {record.alias} of {record.key} is that of {owner}: left out")
+            record = replace(record, alias=None)
+        kept.append(record)
+    return kept, clashes
 
 
 def _log_problems(problems: Sequence[Problem]) -> None:

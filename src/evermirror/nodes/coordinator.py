@@ -16,7 +16,8 @@ import structlog
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import writes_of
-from evermirror.errors import NotFound, UsageError
+from evermirror.errors import Conflict, NotFound, UsageError
+from evermirror.model.failure import FailureError
 from evermirror.model.messages import (
     AssignRepos,
     Failed,
@@ -31,7 +32,7 @@ from evermirror.model.messages import (
     WorkerStatus,
 )
 from evermirror.model.refs import Oid, RefSnapshot
-from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.model.url import RepoUrl, UrlRules, parse_url
 from evermirror.nodes.link import CoordinatorPort
@@ -88,21 +89,32 @@ class Coordinator:
         self._status: WorkerStatus | None = None
         self._pending: dict[RepoKey, TaskRecord] = {}  # the newest task of a repo whose poll has not begun
         self._progress: dict[TaskId, Progress] = {}
-        self._ended: dict[TaskId, asyncio.Event] = {}  # only for tasks that somebody waits for
+        self._ended: dict[TaskId, set[asyncio.Event]] = {}  # one for each who waits
         self._overview: Overview | None = None
+        self._unassigned: set[RepoKey] = set()  # in the store, and not told to the worker yet
+        self._tasks_held = False
+        self.changing = asyncio.Lock()  # a change of the catalog is read, decided and written as one
 
     # Life
 
+    def hold_tasks(self) -> None:
+        """Until ``resume`` tasks are only written down: the worker does not know its repos yet."""
+        self._tasks_held = True
+
     async def resume(self) -> None:
         """Assign every repo of the catalog and send again what a stop or crash left unfinished."""
+        removed = await self._store.removed_keys()
+        await self._release(removed)
         count = 0
         async for chunk in self._store.iter_specs():
             for start in range(0, len(chunk), ASSIGN_CHUNK):
                 part = chunk[start : start + ASSIGN_CHUNK]
                 await self._port.command(
-                    AssignRepos(tuple(r.spec for r in part), tuple(r.activity for r in part))
+                    AssignRepos(tuple(r.spec for r in part), tuple(r.activity for r in part), more=True)
                 )
             count += len(chunk)
+        await self._port.command(AssignRepos(()))
+        self._tasks_held = False  # before the look: a task made from here on is sent by who made it
         tasks = await self._store.unfinished_tasks()
         for task in tasks:
             await self._send(task)
@@ -126,7 +138,7 @@ class Coordinator:
             for task_id in report.task_ids:
                 self._progress[task_id] = report
             return  # seen live, not worth a write
-        if isinstance(report, Started):
+        if isinstance(report, Started | Synced | Failed | Refused):
             pending = self._pending.get(report.key)
             if pending is not None and pending.id in report.task_ids:
                 del self._pending[report.key]
@@ -140,15 +152,18 @@ class Coordinator:
             if any(task_id in self._ended for task_id in report.task_ids):
                 await self._recorder.flush()
                 for task_id in report.task_ids:
-                    if (event := self._ended.get(task_id)) is not None:
+                    for event in self._ended.get(task_id, ()):
                         event.set()
 
     async def keep_house(self) -> None:
         """Removes old tasks, once a day; the rest of the history stays."""
         while True:
-            removed = await self._store.cleanup_tasks(self._clock() - TASKS_KEPT_S)
-            if removed:
-                log.info("old tasks removed", tasks=removed)
+            try:
+                removed = await self._store.cleanup_tasks(self._clock() - TASKS_KEPT_S)
+                if removed:
+                    log.info("old tasks removed", tasks=removed)
+            except FailureError as error:
+                log.warning("old tasks not removed", reason=error.failure.message)
             await asyncio.sleep(DAY_S)
 
     def add_warnings(self, source: Callable[[], tuple[str, ...]]) -> None:
@@ -160,29 +175,47 @@ class Coordinator:
     async def add_url(
         self, git_url: str, info: Mapping[str, object] | None, *, actor: str
     ) -> tuple[AddStatus, RepoRecord]:
-        url = self._parse(git_url)
-        known = await self._store.find_repo(url.key)
-        before = known if known is not None else new_record(url)
-        record = apply_info(before, info or {}, credentials=self._credentials)
-        if known is not None and record == known:
-            return AddStatus.EXISTS, known
-        await self._store.upsert_repos([record])
-        status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
-        await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
+        status, record = await self._put(git_url, info, actor=actor)
+        if status is AddStatus.EXISTS:
+            return status, record
         await self.assign([record])
         stored = await self._store.find_repo(record.key)
         return status, stored if stored is not None else record
 
+    async def _put(
+        self, git_url: str, info: Mapping[str, object] | None, *, actor: str
+    ) -> tuple[AddStatus, RepoRecord]:
+        """Into the store; the worker is told by whoever called, together with what else it has to say."""
+        url = self._parse(git_url)
+        async with self.changing:
+            known = await self._find_key(url.key)
+            before = known if known is not None else new_record(url)
+            record = apply_info(before, info or {}, credentials=self._credentials)
+            if known is not None and record == known:
+                return AddStatus.EXISTS, known
+            await self._store.upsert_repos([record])
+            self._unassigned.add(record.key)
+        status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
+        await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
+        return status, record
+
     async def assign(self, records: list[RepoRecord]) -> None:
         """Tell the worker of repos that are new or whose configuration changed."""
+        self._unassigned.difference_update(r.key for r in records)
         specs = [r.spec for r in records if r.enabled]
         for start in range(0, len(specs), ASSIGN_CHUNK):
             await self._port.command(AssignRepos(tuple(specs[start : start + ASSIGN_CHUNK])))
+        await self._release([r.key for r in records if not r.enabled], delete=False)
+
+    async def _find_key(self, key: RepoKey) -> RepoRecord | None:
+        """The repo with this key, and none that has it for an alias."""
+        record = await self._store.find_repo(key)
+        return record if record is not None and record.key == key else None
 
     async def find_repo(self, key_or_url: str) -> RepoRecord:
         record = None
-        if "://" in key_or_url:
-            record = await self._store.find_repo(self._parse(key_or_url).key)
+        if _is_url(key_or_url):
+            record = await self._find_key(self._parse(key_or_url).key)
         else:
             folded = key_or_url.rstrip("/")
             record = await self._store.find_repo(folded)
@@ -196,16 +229,25 @@ class Coordinator:
         return await self._store.list_repos(which)
 
     async def remove_repo(self, key_or_url: str, *, actor: str) -> RepoRecord:
-        record = await self.find_repo(key_or_url)
-        await self.release([record.key])
+        async with self.changing:
+            record = await self.find_repo(key_or_url)
+            if record.source != "api":
+                raise Conflict(
+                    f"{record.key} is in the {record.source}, which would bring it back",
+                    hint='Remove its line there, or disable it: additional_info {"enabled": false}',
+                )
+            await self.release([record.key])
         await self._store.audit(actor, "repo.removed", record.key, None)
         return record
 
     async def release(self, keys: list[RepoKey]) -> None:
         """These left the catalog; the worker stops looking at them and keeps their mirrors in its trash."""
         await self._store.remove_repos(keys, self._clock())
+        await self._release(keys)
+
+    async def _release(self, keys: list[RepoKey], *, delete: bool = True) -> None:
         for start in range(0, len(keys), ASSIGN_CHUNK):
-            await self._port.command(ReleaseRepos(tuple(keys[start : start + ASSIGN_CHUNK]), delete=True))
+            await self._port.command(ReleaseRepos(tuple(keys[start : start + ASSIGN_CHUNK]), delete=delete))
 
     # Tasks
 
@@ -215,12 +257,19 @@ class Coordinator:
         record = await self._find_or_add(key_or_url, may_add=may_add, actor=actor)
         if not record.enabled:
             raise UsageError(f"{record.key} is disabled", hint="Enable it first")
-        wanted = {"force": params.force, "min_commit": params.min_commit}
+        wanted = {
+            "force": params.force,
+            "min_commit": params.min_commit,
+            "priority": params.priority.value if params.priority is not None else None,
+        }
         task = self._pending.get(record.key)
         if task is None or task.params != wanted:
             task = await self._store.create_task(record.key, trigger, user=actor, params=wanted)
             self._pending[record.key] = task
-            await self._send(task)
+            if record.key in self._unassigned:  # in one go, so that the first poll is already this task's
+                await self.assign([record])
+            if not self._tasks_held:
+                await self._send(task)
         if params.wait_s > 0:
             return await self.wait_task(task.id, params.wait_s)
         return task
@@ -229,15 +278,21 @@ class Coordinator:
         try:
             return await self.find_repo(key_or_url)
         except NotFound:
-            if not may_add or "://" not in key_or_url:
+            if not may_add or not _is_url(key_or_url):
                 raise
-        return (await self.add_url(key_or_url, None, actor=actor))[1]
+        return (await self._put(key_or_url, None, actor=actor))[1]
 
     async def _send(self, task: TaskRecord) -> None:
         params = task.params or {}
-        commit = params.get("min_commit")
+        commit, priority = params.get("min_commit"), params.get("priority")
         await self._port.command(
-            SyncNow(task.repo, task.id, bool(params.get("force")), Oid(str(commit)) if commit else None)
+            SyncNow(
+                task.repo,
+                task.id,
+                force=bool(params.get("force")),
+                min_commit=Oid(str(commit)) if commit else None,
+                priority=Priority(priority) if priority else None,
+            )
         )
 
     async def get_task(self, task_id: TaskId) -> TaskRecord:
@@ -250,17 +305,20 @@ class Coordinator:
         return replace(task, progress_percent=progress.percent, progress_phase=progress.phase)
 
     async def wait_task(self, task_id: TaskId, timeout_s: float) -> TaskRecord:
-        event = self._ended.setdefault(task_id, asyncio.Event())
+        event = asyncio.Event()
+        self._ended.setdefault(task_id, set()).add(event)
         try:
-            await self._recorder.flush()
-            task = await self.get_task(task_id)
-            if not task.status.ended:
-                async with asyncio.timeout(min(timeout_s, WAIT_MAX_S)):
+            async with asyncio.timeout(min(timeout_s, WAIT_MAX_S)):
+                await self._recorder.flush()
+                task = await self.get_task(task_id)
+                if not task.status.ended:
                     await event.wait()
         except TimeoutError:
             pass
         finally:
-            self._ended.pop(task_id, None)
+            self._ended[task_id].discard(event)
+            if not self._ended[task_id]:
+                del self._ended[task_id]
         return await self.get_task(task_id)
 
     async def list_tasks(self, key_or_url: str, limit: int) -> tuple[TaskRecord, ...]:
@@ -324,3 +382,8 @@ class Coordinator:
 
     def _parse(self, text: str) -> RepoUrl:
         return parse_url(text, self._rules)
+
+
+def _is_url(text: str) -> bool:
+    """A URL or ``user@host:path``, as against a key or an alias, in which ``@`` is not allowed."""
+    return "://" in text or "@" in text

@@ -10,8 +10,52 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 STOP_S = 3  # whole seconds that open requests are given at a stop; event streams never end by themselves
+HEAD_BYTES_MAX = 64 * 1024  # request line and headers; browsers stay below 16 KiB
+HEAD_S = 30.0  # for them to arrive; a connection that never asks anything is closed too
+FRAMING_MAX = 8  # bytes around each byte of a body: chunks of a single byte have 5
+
+
+class _BoundedHttp(HttpToolsProtocol):
+    """uvicorn keeps a request's head, however long, until it is complete, and waits for it for ever."""
+
+    _beside = 0  # bytes of this request that are no body
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._late = self.loop.call_later(HEAD_S, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._in_time()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._beside += len(data)
+        super().data_received(data)
+        if self._beside > HEAD_BYTES_MAX and not self.transport.is_closing():
+            self.send_400_response("The headers are too long.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_time()
+        self._beside = 0
+        self._late = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def on_headers_complete(self) -> None:
+        self._in_time()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._beside -= (1 + FRAMING_MAX) * len(body)
+        super().on_body(body)
+
+    def _in_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 class _Server(uvicorn.Server):
@@ -30,6 +74,7 @@ async def serving(
     server = _Server(
         uvicorn.Config(
             app,
+            http=_BoundedHttp,
             log_config=None,
             access_log=False,
             lifespan="off",

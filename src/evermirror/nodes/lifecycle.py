@@ -18,7 +18,7 @@ from evermirror.errors import EnvironmentUnfit
 def claimed(folder: Path) -> Iterator[None]:
     """Holds the data folder for this process alone; a second process gets a clear refusal."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise EnvironmentUnfit(

@@ -11,7 +11,7 @@ import contextlib
 import random
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.serve import GitServer
 from evermirror.errors import EnvironmentUnfit
+from evermirror.model.failure import FailureError
 from evermirror.nodes import lifecycle
 from evermirror.nodes.http_server import serving
 
@@ -94,8 +95,12 @@ class Playground:
         while True:
             await asyncio.sleep(self.chance.uniform(*PUSH_EVERY_S))
             name, _ = self.chance.choice(REPOS)
-            await self.push(name)
-            log.info("playground pushed", upstream=name)
+            try:
+                await self.push(name)
+            except FailureError as error:
+                log.warning("playground not pushed", upstream=name, reason=error.failure.message)
+            else:
+                log.info("playground pushed", upstream=name)
 
     async def push(self, name: str) -> None:
         """One new commit on the main branch of ``name``."""
@@ -118,8 +123,8 @@ class Playground:
 
 
 @contextlib.asynccontextmanager
-async def playground_running(config: Config) -> AsyncIterator[Config]:
-    """Upstreams on a loopback port of their own, and ``config`` changed so that they are mirrored."""
+async def playground_running(config: Config) -> AsyncIterator[Callable[[Config], Config]]:
+    """Upstreams on a loopback port of their own; yields what changes settings so that they are mirrored."""
     root = config.data.dir / "playground"
     root.mkdir(parents=True, exist_ok=True)
     git = Git(GitSettings(data_dir=root, binary=config.git.binary))
@@ -130,7 +135,8 @@ async def playground_running(config: Config) -> AsyncIterator[Config]:
     async with serving(_upstreams(playground), sock):
         pushing = asyncio.create_task(playground.keep_pushing(), name="playground")
         try:
-            yield _mirroring(config, playground.list_file(f"http://{address}"), address)
+            catalog = playground.list_file(f"http://{address}")
+            yield lambda settings: _mirroring(settings, catalog, address)
         finally:
             pushing.cancel()
             await asyncio.gather(pushing, return_exceptions=True)

@@ -55,6 +55,10 @@ class Round:
     def task_ids(self) -> tuple[TaskId, ...]:
         return tuple(a.task_id for a in self.asked)
 
+    @property
+    def waits_for_slot(self) -> bool:
+        return self.seen is not None and self.syncing_since is None
+
     def running(self) -> RunningSync | None:
         """As shown to people; None while it only polls."""
         if self.syncing_since is None:

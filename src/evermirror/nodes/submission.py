@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from evermirror.errors import UsageError
+from evermirror.errors import InvalidValue, UsageError
 from evermirror.model.duration import parse_duration
-from evermirror.model.repo import Mode, Priority, RepoRecord, RepoSpec
+from evermirror.model.repo import Mode, Priority, RepoRecord, RepoSpec, check_interval
 from evermirror.model.url import RepoUrl, check_alias
 
 _Choice = TypeVar("_Choice", Priority, Mode)
 
-INFO_BYTES_MAX = 16_384  # of additional_info as JSON: notes and labels, not a database
-INTERVAL_MIN_S = 10.0  # an interval below this would be an attack on upstream
+INFO_BYTES_MAX = 16_384  # of a repo's additional_info as JSON: notes and labels, not a database
 
 
 def new_record(url: RepoUrl) -> RepoRecord:
@@ -27,7 +26,8 @@ def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: f
     """``record`` with ``info`` taken over: priority, interval, alias, private, mode, credential, enabled.
 
     Keys that are not given stay as they are. Raises ``UsageError`` with the key and what is accepted."""
-    if len(json.dumps(info, default=str)) > INFO_BYTES_MAX:
+    kept = {**record.info, **info}
+    if len(json.dumps(kept, default=str)) > INFO_BYTES_MAX:
         raise UsageError(
             f"additional_info is larger than {INFO_BYTES_MAX} bytes", hint="Keep only what is needed"
         )
@@ -47,8 +47,8 @@ def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: f
             case "enabled":
                 record = replace(record, enabled=_flag(key, value))
             case "alias":
-                record = replace(record, alias=None if value is None else check_alias(_text(key, value)))
-    return replace(record, spec=spec, info={**record.info, **info})
+                record = replace(record, alias=None if value is None else _alias(value))
+    return replace(record, spec=spec, info=kept)
 
 
 def _choice(kind: type[_Choice], key: str, value: object) -> _Choice:
@@ -63,14 +63,18 @@ def _interval(value: object) -> float | None:
     if value is None:
         return None
     try:
-        seconds = parse_duration(_text("interval", value))
+        return check_interval(parse_duration(_text("interval", value)))
     except ValueError as error:
         raise UsageError(
             f"interval: {error}", hint="For example 10m or 2h; null lets the policy decide"
         ) from None
-    if seconds < INTERVAL_MIN_S:
-        raise UsageError("interval is shorter than 10s", hint="Use a webhook where seconds matter")
-    return seconds
+
+
+def _alias(value: object) -> str:
+    try:
+        return check_alias(_text("alias", value))
+    except InvalidValue as error:
+        raise UsageError(f"alias: {error.message}", hint=error.hint) from None
 
 
 def _credential(value: object, known: frozenset[str]) -> str | None:

@@ -62,12 +62,12 @@ SLEEP_MAX_S = 60.0  # a clock that was set back must not keep the dispatcher asl
 TELL_S = 0.5  # progress of running syncs
 STATUS_S = 2.0
 SAVE_S = 2.0  # a crash forgets at most this much of what polls taught
-DISK_S = 1.0  # looks at the disk at most this often
 TIDY_S = 3600.0
 HELD_CHUNK = 1000
 VERIFIED_CHUNK = 2000
 SHOWN_MAX = 50  # running syncs and hosts named in a status
 STOP_GRACE_S = 5.0  # running syncs are given this long to end when the worker stops
+LAST_WORDS_S = 10.0  # at a stop, for what is still to be told to a coordinator that may not listen
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ class Worker:
         self._asked: dict[TaskId, SyncNow] = {}
         self._repos: dict[RepoKey, Mirrored] = {}
         self._memories: dict[RepoKey, RepoMemory] = {}  # of repos not assigned yet
+        self._arriving: list[Entry] = []  # assigned in chunks of which the last is not here yet
         self._here: set[RepoKey] = set()
         self._rounds: dict[RepoKey, Round] = {}
         self._jobs: dict[RepoKey, asyncio.Task[None]] = {}
         self._verified: dict[RepoKey, float] = {}
         self._unsaved: set[RepoKey] = set()
         self._poke = asyncio.Event()
-        self._disk_looked_at = 0.0
         self._stopping = False
         self._polls_total = self._changes_total = self._received_total = 0
         self._polls_told, self._told_at, self._rate = 0, 0.0, 0.0
@@ -144,7 +144,11 @@ class Worker:
         for job in jobs:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
-        await self._report_verified()
+        try:
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._report_verified()
+        except TimeoutError:
+            log.warning("nobody took the last reports")  # the next start tells what is held, and when seen
         await self._save()
 
     # Commands
@@ -178,13 +182,14 @@ class Worker:
         self._poke.set()
 
     def _assign(self, command: AssignRepos) -> None:
-        entries = []
+        reached_anew = []
         for n, spec in enumerate(command.repos):
             memory = self._memories.pop(spec.key, None)
             repo = self._repos.get(spec.key)
             if repo is not None:
-                if repo.spec.url != spec.url:
+                if (repo.spec.url, repo.spec.credential) != (spec.url, spec.credential):
                     repo.mark = None
+                    reached_anew.append(spec.key)
                 repo.spec = spec
             else:
                 self._repos[spec.key] = repo = Mirrored(spec, here=spec.key in self._here)
@@ -198,26 +203,41 @@ class Worker:
                 memory = RepoMemory(spec.key, activity=known)
             if memory is not None and not repo.here:  # without a mirror there is nothing to be left alone
                 memory = replace(memory, last_poll_at=0.0, verified_at=0.0)
-            entries.append(Entry(spec, memory))
+            self._arriving.append(Entry(spec, memory))
+        if command.more:
+            return
+        entries, self._arriving = self._arriving, []
         self._scheduler.add(entries, self._clock())
+        for key in reached_anew:  # how it failed before says nothing about the new way
+            self._scheduler.forgive(key, self._clock())
 
     async def _release(self, command: ReleaseRepos) -> None:
-        self._scheduler.remove(command.keys, self._clock())
+        # All of them leave in one step without await: nobody meets a repo that is only half gone.
+        jobs = {key: job for key in command.keys if (job := self._jobs.get(key)) is not None}
         for key in command.keys:
-            self._repos.pop(key, None)
-            self._verified.pop(key, None)
+            for held in (self._repos, self._memories, self._verified):
+                held.pop(key, None)
             self._unsaved.discard(key)
-            if (job := self._jobs.get(key)) is not None:
+        self._scheduler.remove(command.keys, self._clock())
+        for key, job in jobs.items():
+            if key in self._rounds:  # one whose round is over has only its report left to send
                 job.cancel()
-                await asyncio.gather(job, return_exceptions=True)
+        await asyncio.gather(*jobs.values(), return_exceptions=True)
+        for key in command.keys:
+            self._jobs.pop(key, None)  # one that was cancelled before it began could not do so itself
+            self._abandon(key)
+        for key in command.keys:
             await self._answer_dropped(key)
-            if command.delete and key in self._here:
+            if command.delete and (key in self._here or key in jobs):  # a clone may have just become visible
                 self._here.discard(key)
                 try:
                     await self._mirrors.discard(key)
                 except FailureError as error:
                     log.warning("mirror not discarded", repo=key, reason=error.failure.message)
-        await self._local.forget(command.keys)
+        try:
+            await self._local.forget(command.keys)
+        except FailureError as error:
+            log.warning("local state not forgotten", reason=error.failure.message)
         await self._port.report(Released(command.keys))
 
     async def _answer_dropped(self, key: RepoKey) -> None:
@@ -239,7 +259,16 @@ class Worker:
             await self._refuse(command.key, (command.task_id,), failure)
             return
         self._asked[command.task_id] = command
-        self._scheduler.request(command.key, self._clock())
+        rank = command.priority.rank if command.priority is not None else None
+        self._scheduler.request(command.key, self._clock(), rank=rank)
+
+    async def _refuse_clones(self) -> None:
+        """Who waits for a clone that there is no room for is told; the schedule keeps the repo in line."""
+        for key in {command.key for command in self._asked.values()} - self._here:
+            this = self._rounds.get(key)
+            if this is not None and this.waits_for_slot:
+                this.asked = ()
+                await self._refuse(key, self._callers.dropped(key), _no_room())
 
     async def _refuse(self, key: RepoKey, task_ids: tuple[TaskId, ...], failure: Failure) -> None:
         now = self._clock()
@@ -254,11 +283,13 @@ class Worker:
             self._poke.clear()
             now = self._clock()
             while (key := self._scheduler.take(now)) is not None:
-                self._start(key, self._poll(key))
+                self._start(self._begin(key), self._poll)
             if self._scheduler.syncs_waiting:
                 self._look_at_disk(now)
+                if self._asked and not self._disk.accepting:
+                    await self._refuse_clones()
                 while (key := self._scheduler.take_sync(now)) is not None:
-                    self._start(key, self._sync(key))
+                    self._start(self._rounds[key], self._sync)
             wake = self._scheduler.next_wake(now)
             pause = SLEEP_MAX_S if wake is None else min(max(wake - self._clock(), 0.0), SLEEP_MAX_S)
             if pause:
@@ -270,18 +301,21 @@ class Worker:
             else:
                 await asyncio.sleep(0)
 
-    def _start(self, key: RepoKey, work: Coroutine[None, None, None]) -> None:
-        job = asyncio.create_task(self._guarded(key, work))
-        self._jobs[key] = job
+    def _begin(self, key: RepoKey) -> Round:
+        """A round is there from the moment that its poll is taken, so that it can be ended at any moment."""
+        now = self._clock()
+        asked = tuple(self._asked[t] for t in self._callers.started(key))
+        self._rounds[key] = this = Round(key, asked, now, now)
+        return this
 
-    async def _guarded(self, key: RepoKey, work: Coroutine[None, None, None]) -> None:
+    def _start(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
+        self._jobs[this.key] = asyncio.create_task(self._guarded(this, work))
+
+    async def _guarded(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
         """Whatever one repo brings about stays with it: its round ends, and the others go on."""
+        key = this.key
         try:
-            await work
-        except asyncio.CancelledError:
-            if not self._stopping:  # released while under way
-                self._abandon(key)
-            raise
+            await work(this)
         except FailureError as error:
             await self._fail(key, error.failure)
         except Exception as error:
@@ -300,25 +334,22 @@ class Worker:
                 del self._jobs[key]
             self._poke.set()
 
-    async def _poll(self, key: RepoKey) -> None:
+    async def _poll(self, this: Round) -> None:
+        key, task_ids = this.key, this.task_ids
         repo = self._repos[key]
-        now = self._clock()
-        task_ids = self._callers.started(key)
-        this = Round(key, tuple(self._asked[t] for t in task_ids), now, now)
-        self._rounds[key] = this
         if task_ids:
-            await self._port.report(Started(key, task_ids, now))
+            await self._port.report(Started(key, task_ids, this.started_at))
         self._polls_total += 1
         result = await self._prober.probe(repo.spec, None if this.force else repo.mark)
         if isinstance(result, Seen) and (this.force or await digest_of(result.snapshot) != repo.digest):
             this.seen = result
-            if task_ids and not repo.here and not self._disk.accepting:
-                raise FailureError(_no_room())  # who waits is told; the schedule keeps the repo in line
             self._scheduler.changed(key, self._clock(), first=not repo.here)
             return
         repo.mark = result.mark
         if isinstance(result, Seen):
             repo.refs_count, repo.head_commit = len(result.snapshot.refs), result.snapshot.head_oid
+        if task_ids:
+            await self._count(repo)
         refused = await self._missing_commits(this) if task_ids else []
         now = self._clock()
         self._scheduler.polled(key, now)
@@ -328,8 +359,8 @@ class Worker:
         if task_ids:
             await self._answer(nothing_moved(this, repo, self._scheduler.memory(key).activity, now), refused)
 
-    async def _sync(self, key: RepoKey) -> None:
-        this, repo = self._rounds[key], self._repos[key]
+    async def _sync(self, this: Round) -> None:
+        key, repo = this.key, self._repos[this.key]
         assert this.seen is not None  # noqa: S101 - only what was seen to move waits for a slot
         this.syncing_since = self._clock()
         spec = replace(repo.spec, url=this.seen.url)
@@ -376,6 +407,13 @@ class Worker:
         for refusal in refused:
             await self._port.report(refusal)
 
+    async def _count(self, repo: Mirrored) -> None:
+        """Figures of a mirror that was here before we started: an answer tells them too."""
+        if not repo.size_bytes:
+            refs = await self._mirrors.read_refs(repo.spec.key)
+            repo.head_commit, repo.refs_count = refs.head_oid, len(refs.refs)
+            repo.size_bytes = await self._mirrors.size(repo.spec.key)
+
     async def _missing_commits(self, this: Round) -> list[Refused]:
         """Callers that want a commit which is not there are told so."""
         refused = []
@@ -419,9 +457,9 @@ class Worker:
         )
 
     def _abandon(self, key: RepoKey) -> None:
-        this = self._rounds.pop(key, None)
-        if this is not None:
-            self._scheduler.failed(key, Failure(FailureKind.UNKNOWN, "released"), self._clock())
+        """The round, if any, of a repo that was taken away."""
+        if self._rounds.pop(key, None) is not None:
+            self._scheduler.abandoned(key, self._clock())
 
     def _close(self, this: Round) -> None:
         del self._rounds[this.key]
@@ -488,8 +526,11 @@ class Worker:
 
     def _look_at_disk(self, now: float) -> tuple[int, int]:
         usage = self._mirrors.disk_usage()
+        before = self._disk.accepting
         accepting = self._disk.observe(usage.used_share, now)
         self._scheduler.allow_clones(accepting)
+        if accepting and not before:
+            self._poke.set()  # clones have waited for this
         return usage.free_bytes, usage.total_bytes
 
     async def _report_verified(self) -> None:
@@ -562,6 +603,6 @@ def _log_synced(report: Synced) -> None:
 def _no_room() -> Failure:
     return Failure(
         FailureKind.DISK_FULL,
-        "no room for a new clone: the disk is fuller than fleet.disk_high",
+        "no room for a new clone: the disk is fuller than fleet.disk_high, or was a moment ago",
         hint="Free some space in the data folder",
     )

@@ -8,10 +8,12 @@ one is left out.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from zipfile import BadZipFile
 
 from evermirror.core.schedule.intensity import DAY_S, learn
 from evermirror.core.schedule.scheduler import Scheduler
@@ -27,6 +29,7 @@ _UNLIMITED = 1 << 30
 # After the end of the histories the run goes on for at most this many average gaps; no policy needs as many.
 _TAIL_GAPS = 10_000
 _HOST = Host("simulated")
+_NPZ_HINT = "docs/guide.md (Try a policy on your own history) says what is in one and how to make it"
 _SOON_S = 300.0  # the share of pushes seen within this time is told
 
 
@@ -68,14 +71,19 @@ def load_traces(path: Path) -> Traces:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as data:
             names = [str(name) for name in data["name"]]
             offsets = [int(at) for at in data["offset"]]
             minutes = data["minutes_before_end"].astype(np.float64)
             end = float(data["end_unix"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        hint = "It is an .npz with name, offset, minutes_before_end, end_unix"
-        raise UsageError(f"{path}: not a file of push traces ({error})", hint=hint) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except KeyError as error:
+        missing = f"{path}: not an .npz file of push histories: {error.args[0]}"
+        raise UsageError(missing, hint=_NPZ_HINT) from error
+    except (ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+        # NumPy's own words advise to unpickle: never on a file from elsewhere.
+        raise UsageError(f"{path}: not an .npz file of push histories", hint=_NPZ_HINT) from error
     if len(offsets) != len(names) + 1 or offsets[0] != 0 or offsets[-1] != len(minutes):
         raise UsageError(f"{path}: offsets do not fit the names and events")
     times = minutes * 60.0 + end

@@ -11,11 +11,12 @@ from evermirror.core.catalog.listfile import (
     TEXT_SHOWN_CHARS,
     CatalogEntry,
     Problem,
+    attributes_given,
     parse_list,
     without_repeats,
 )
 from evermirror.model.address import AllowList
-from evermirror.model.repo import Mode, Priority, RepoSpec
+from evermirror.model.repo import INTERVAL_MIN_S, Mode, Priority, RepoSpec
 from evermirror.model.url import UrlRules
 
 RULES = UrlRules()
@@ -65,6 +66,17 @@ def test_all_attributes():
     assert entries == [CatalogEntry(spec, "devops/core", ("https://t.example/x", "git@t.example:y"))]
 
 
+def test_an_interval_may_be_as_short_as_the_api_takes_it():
+    assert read("https://h.example/a interval=10s")[0][0].spec.interval_s == INTERVAL_MIN_S == 10.0
+
+
+def test_attributes_are_told_as_they_were_written_without_the_defaults():
+    data = b"# x\nhttps://h.example/a\nbad\nhttps://h.example/b priority=normal interval=60m # alias=z\n"
+    entries, problems = parse_list(data, "urls.txt", RULES)
+    assert len(problems) == 1
+    assert attributes_given(data, entries) == [{}, {"priority": "normal", "interval": "60m"}]
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("true", True), ("yes", True), ("1", True), ("false", False), ("no", False)]
 )
@@ -77,7 +89,8 @@ def test_flags(text, value):
     [
         ("priority=hihg", "priority: 'hihg' is not one of critical, high, normal, low"),
         ("interval=10", "interval: '10' is not a duration"),
-        ("interval=0", "interval: is 0"),
+        ("interval=0", "interval: 0s is shorter than 10s"),
+        ("interval=9s", "interval: 9s is shorter than 10s. Polling faster would only burden upstream"),
         ("alias=a/../b", "alias: the project key has .."),
         ("private=treu", "private: 'treu' is not one of"),
         ("mode=both", "mode: 'both' is not one of exact, append-only"),

@@ -30,16 +30,22 @@ specs = st.builds(
 configs = st.builds(
     ScheduleSettings,
     policy=st.sampled_from(["adaptive", "cbrt-age", "fixed"]),
+    slots=st.sampled_from([1, 3]),
     min_gap_s=st.sampled_from([0.0, 60.0]),
     max_gap_s=st.sampled_from([None, 120.0, 7200.0]),
     polls_per_second=st.sampled_from([None, 0.05, 2.0]),
     host_rate=st.sampled_from([None, 0.02, 5.0]),
-    host_connections=st.sampled_from([1, 3]),
+    host_connections=st.sampled_from([1, 3, 4]),
     polls_in_flight=st.sampled_from([2, 100]),
 )
 kinds = st.sampled_from([*FailureKind, FailureKind.NETWORK_TIMEOUT, FailureKind.NETWORK_TIMEOUT])
 events = st.one_of(
     st.tuples(st.just("add"), st.lists(specs, min_size=1, max_size=8, unique_by=lambda s: s.key)),
+    st.tuples(st.just("reconfigure"), configs),
+    st.tuples(st.just("allow_clones"), st.booleans()),
+    st.tuples(st.just("changed"), st.booleans()),
+    st.tuples(st.just("changed"), st.booleans()),
+    st.tuples(st.just("synced"), st.lists(st.floats(-100, 5000), max_size=3)),
     st.tuples(st.just("remove"), st.sampled_from(KEYS)),
     st.tuples(st.just("request"), st.sampled_from(KEYS)),
     st.tuples(st.just("wait"), st.sampled_from([0.0, 0.3, 7.0, 61.0, 700.0, 90_000.0])),
@@ -56,13 +62,20 @@ class Pair:
 
     def __init__(self, config):
         self.real, self.twin, self.now = Scheduler(config), Twin(config), START
-        self.flying = []
+        self.flying, self.syncing = [], []
         self.add([spec(which) for which in KEYS[::2]])
 
     def add(self, what):
-        here = [s for s in what if s.key not in self.twin.repos and s.key not in self.twin.leaving]
-        self.real.add([Entry(s) for s in here], self.now)
-        self.twin.add(here, self.now)
+        self.real.add([Entry(s) for s in what], self.now)
+        self.twin.add(what, self.now)
+
+    def reconfigure(self, config):
+        self.real.reconfigure(config, self.now)
+        self.twin.reconfigure(config, self.now)
+
+    def allow_clones(self, allowed):
+        self.real.allow_clones(allowed)
+        self.twin.clones_allowed = allowed
 
     def remove(self, which):
         key = spec(which).key
@@ -102,9 +115,33 @@ class Pair:
             self.real.polled(key, self.now)
             self.twin.polled(key, pushes, self.now)
 
-    def failed(self, what):
+    def changed(self, first):
         if self.flying:
-            key, failure = self.flying.pop(0), Failure(what[0], "x", retry_after_s=what[1])
+            key = self.flying.pop(0)
+            self.real.changed(key, self.now, first=first)
+            self.twin.changed(key, first, self.now)
+
+    def start_syncs(self):
+        """As an engine does after every event."""
+        while True:
+            expected = self.twin.next_sync(self.now)
+            key = self.real.take_sync(self.now)
+            assert key == (None if expected is None else expected.spec.key)
+            if key is None:
+                return
+            expected.phase = "syncing"
+            self.syncing.append(key)
+
+    def synced(self, ages):
+        if self.syncing:
+            key, pushes = self.syncing.pop(0), [self.now - age for age in ages]
+            self.real.synced(key, self.now, pushes)
+            self.twin.synced(key, pushes, self.now)
+
+    def failed(self, what):
+        running = self.syncing if self.syncing and (what[1] is None or not self.flying) else self.flying
+        if running:
+            key, failure = running.pop(0), Failure(what[0], "x", retry_after_s=what[1])
             verdict = self.real.failed(key, failure, self.now)
             self.twin.failed(key, failure, self.now)
             if key in self.twin.repos:
@@ -113,6 +150,8 @@ class Pair:
 
     def check(self):
         assert len(self.flying) == len(set(self.flying)) == self.real.polls_in_flight
+        assert len(self.syncing) == len(set(self.syncing)) == self.real.syncs_running
+        assert self.real.syncs_waiting == len(self.twin.under_way("changed"))
         assert len(self.real) == len(self.twin.repos)
         mine, theirs = self.real.next_wake(self.now), self.twin.next_wake(self.now)
         assert (mine is None) == (theirs is None), (mine, theirs)
@@ -133,17 +172,48 @@ def test_it_chooses_what_the_dumb_twin_would_choose_and_wakes_when_it_would(conf
     pair = Pair(config)
     for name, argument in script:
         getattr(pair, name)(argument)
+        pair.start_syncs()
         pair.check()
+
+
+def random_settings(chance):
+    return ScheduleSettings(
+        policy=chance.choice(["adaptive", "cbrt-age", "fixed"]),
+        slots=chance.choice([1, 3]),
+        min_gap_s=chance.choice([0.0, 60.0]),
+        max_gap_s=chance.choice([None, 120.0, 7200.0]),
+        polls_per_second=chance.choice([None, 0.05, 2.0]),
+        host_rate=chance.choice([None, 0.02, 5.0]),
+        host_connections=chance.choice([1, 3, 4]),
+        polls_in_flight=chance.choice([2, 100]),
+    )
 
 
 def random_event(chance):
     """Weighted so that polls go on between rare changes; short scripts of hypothesis seldom get this far."""
     match chance.choices(
-        ["take", "wake", "polled", "failed", "wait", "request", "add", "remove"],
-        [30, 20, 25, 10, 10, 4, 2, 2],
+        [
+            "take",
+            "wake",
+            "polled",
+            "failed",
+            "wait",
+            "request",
+            "add",
+            "remove",
+            "changed",
+            "synced",
+            "reconfigure",
+            "allow_clones",
+        ],
+        [30, 20, 20, 10, 10, 4, 2, 2, 7, 7, 1, 1],
     )[0]:
-        case "polled":
-            return "polled", [chance.uniform(-100, 5000) for _ in range(chance.choice([0, 0, 0, 1, 3]))]
+        case "polled" | "synced" as name:
+            return name, [chance.uniform(-100, 5000) for _ in range(chance.choice([0, 0, 0, 1, 3]))]
+        case "changed" | "allow_clones" as name:
+            return name, chance.random() < 0.5
+        case "reconfigure":
+            return "reconfigure", random_settings(chance)
         case "failed":
             kind = chance.choice([FailureKind.NETWORK_TIMEOUT] * 4 + list(FailureKind))
             return "failed", (kind, chance.choice([None, 5.0, 1e9]))
@@ -168,4 +238,5 @@ def test_it_agrees_with_the_dumb_twin_over_long_runs(config, seed):
     for _ in range(250):
         name, argument = random_event(chance)
         getattr(pair, name)(argument)
+        pair.start_syncs()
         pair.check()

@@ -141,3 +141,13 @@ def test_a_host_that_does_not_say_how_long_waits_twice_as_long_each_time():
         now = host.blocked_until
     assert waits[:3] == [60.0, 120.0, 240.0]
     assert waits[-1] == 3600.0
+
+
+def test_a_list_of_wrong_urls_is_no_weather():
+    weather = with_hosts(A)
+    for n in range(10):
+        told = weather.failed(A, RepoKey(f"a/{n}"), GONE, float(n), seen_before=False)
+        assert told.own
+        assert not told.uncounted
+    assert not weather.of(A).stormy
+    assert [fail(weather, A, n, 20.0 + n, GONE).own for n in range(3)] == [True, True, False]

@@ -23,7 +23,8 @@ class Repo:
         self.spec, self.since, self.last_poll, self.seen_at = spec, now, 0.0, 0.0
         self.activity, self.failures, self.not_before = Activity(), 0, 0.0
         self.priority = self.stride = self.due_at = 0.0
-        self.phase, self.request, self.again, self.entered = "waiting", 0, False, 0
+        self.phase, self.request, self.again = "waiting", 0, False
+        self.urgent, self.first, self.arrived = False, False, 0  # of the sync it waits for
 
 
 class Bucket:
@@ -31,6 +32,9 @@ class Bucket:
 
     def __init__(self, rate):
         self.rate, self.full_at = rate, -math.inf
+
+    def set_rate(self, rate):
+        self.rate, self.full_at = rate, -math.inf if rate is None else self.full_at
 
     def ready_at(self):
         return -math.inf if self.rate is None else self.full_at - (max(1.0, self.rate) - 1.0) / self.rate
@@ -50,6 +54,7 @@ class Twin:
             0.0,
             0,
         )
+        self.arrivals, self.clones_allowed = 0, True
 
     # Helpers
 
@@ -100,49 +105,85 @@ class Twin:
     # Events
 
     def add(self, specs, now):
-        fresh = []
+        placed = []
         for spec in specs:
-            if spec.key in self.repos or spec.key in self.leaving:
-                continue
             if not any(r.spec.host == spec.host for r in self.everyone()):
                 self.buckets[spec.host], self.clock[spec.host] = Bucket(self.s.host_rate), 0.0
                 self.offset[spec.host] = self.top
                 self.weather.forget(spec.host)
                 self.weather.of(spec.host)
-            repo = self.repos[spec.key] = Repo(spec, now)
-            repo.due_at = now
-            fresh.append(repo)
-        strided = [r for r in fresh if self.interval(r) is None]
+            repo = self.leaving.pop(spec.key, None) or self.repos.get(spec.key) or Repo(spec, now)
+            self.repos[spec.key] = repo
+            repo.spec = spec
+            if self.interval(repo) is not None:
+                repo.stride = 0.0
+            if repo.phase == "waiting":
+                placed.append(repo)
+        self.place(placed, now)
+
+    def place(self, placed, now):
+        """Those who stand nowhere: strides for all of them first, then their places."""
+        strided = [r for r in placed if self.interval(r) is None]
         for repo in strided:
-            repo.stride = self.policy.stride(repo.spec.priority.weight, 0, repo.activity, now)
+            repo.stride = self.policy.stride(repo.spec.priority.weight, repo.failures, repo.activity, now)
         members = [r for r in self.everyone() if r.stride]
         if self.policy.gap_cap and members:
             cap = self.policy.gap_cap * len(members) / sum(1 / r.stride for r in members)
             for repo in strided:
                 repo.stride = min(repo.stride, cap)
         fronts = {}
-        for repo in strided:
-            host = repo.spec.host
+        for repo in placed:
             others = [
                 self.standing(r)
-                for r in self.on(host)
-                if r not in fresh and r.phase == "waiting" and r.stride and self.eligible_at(r) <= now
+                for r in self.on(repo.spec.host)
+                if r not in placed and r.phase == "waiting" and r.stride and self.eligible_at(r) <= now
             ]
-            fronts[host] = min(others, default=self.clock[host])
-        for repo in strided:
-            repo.priority = fronts[repo.spec.host]
+            fronts[repo.spec.host] = min(others, default=self.clock[repo.spec.host])
+        for repo in placed:
+            gap = self.aimed_gap(repo)
+            if self.interval(repo) is not None:
+                repo.due_at = max(repo.last_poll + gap if repo.last_poll else now, repo.not_before)
+            elif repo.last_poll:
+                part = min(1.0, max(0.0, 1.0 - (now - repo.last_poll) / gap)) if gap else 0.0
+                repo.priority = self.clock[repo.spec.host] + repo.stride * part
+            else:
+                repo.priority = fronts[repo.spec.host]
+
+    def aimed_gap(self, repo):
+        gap = self.interval(repo)
+        if gap is None:
+            gap, everyone = 0.0, self.everyone()
+            if self.s.polls_per_second:
+                total = sum(1 / r.stride for r in everyone if r.stride)
+                gap = repo.stride * total / self.s.polls_per_second
+            if self.s.host_rate:
+                here = sum(1 / r.stride for r in everyone if r.stride and r.spec.host == repo.spec.host)
+                gap = max(gap, repo.stride * here / self.s.host_rate)
+        return max(min(gap, self.max_gap(repo.spec.host) or math.inf), self.s.min_gap_s)
+
+    def reconfigure(self, settings, now):
+        old, self.s, self.policy = self.s, settings, POLICIES[settings.policy]
+        self.bucket.set_rate(settings.polls_per_second)
+        for host in {r.spec.host for r in self.everyone()}:
+            self.buckets[host].set_rate(settings.host_rate)
+        if settings.places_as(old):
+            return
+        for repo in self.everyone():  # as after a restart
+            repo.stride = repo.priority = 0.0
+            self.clock[repo.spec.host], self.offset[repo.spec.host] = 0.0, self.top
+        self.place([r for r in self.repos.values() if r.phase == "waiting"], now)
 
     def remove(self, key):
         repo = self.repos.pop(key, None)
-        if repo is not None and repo.phase == "polling":
-            self.leaving[key] = repo
+        if repo is not None and repo.phase in ("polling", "syncing"):
+            self.leaving[key], repo.again = repo, False
         if repo is not None and not any(r.spec.host == repo.spec.host for r in self.everyone()):
             self.weather.forget(repo.spec.host)
 
     def request(self, key):
         repo = self.repos[key]
         if repo.phase != "waiting":
-            repo.again = True
+            repo.again = repo.urgent = True
         elif not repo.request:
             self.requests += 1
             repo.request = self.requests
@@ -154,7 +195,7 @@ class Twin:
             return found
         for repo in self.repos.values():
             host, weather = repo.spec.host, self.weather.of(repo.spec.host)
-            polls = len(self.under_way("polling", host))
+            polls = len(self.under_way("polling", host)) + len(self.under_way("syncing", host))
             if repo.phase != "waiting" or polls >= self.s.host_connections or weather.blocked_until > now:
                 continue
             if repo.request:
@@ -194,6 +235,7 @@ class Twin:
                 self.offset[host] += self.top - stood
             else:
                 self.top = stood
+        repo.urgent = rank == 0
         repo.priority, repo.phase, repo.request = self.clock[host], "polling", 0
         self.bucket.take(now)
         self.buckets[host].take(now)
@@ -207,10 +249,48 @@ class Twin:
         return sorted({t for t in times if now < t < math.inf})
 
     def next_wake(self, now):
-        return next((t for t in [now, *self.moments(now)] if self.candidates(t)), None)
+        times = [now, *self.moments(now)]
+        return next((t for t in times if self.candidates(t) or self.next_sync(t) is not None), None)
+
+    # Syncs
+
+    def changed(self, key, first, now):
+        repo = self.of(key)
+        repo.last_poll = repo.since = now
+        self.weather.succeeded(repo.spec.host, now)
+        if key in self.leaving:
+            self.finish(repo, now)
+            return
+        self.arrivals += 1
+        repo.phase, repo.first, repo.arrived = "changed", first, self.arrivals
+        repo.rank = repo.spec.priority.rank
+
+    def next_sync(self, now):
+        """The repo that gets a git slot now, if any."""
+        if len(self.under_way("syncing")) >= self.s.slots:
+            return None
+        able = []
+        for repo in self.under_way("changed"):
+            host, weather = repo.spec.host, self.weather.of(repo.spec.host)
+            transfers = len(self.under_way("syncing", host))
+            connections = transfers + len(self.under_way("polling", host))
+            if repo.first and not self.clones_allowed:
+                continue
+            if transfers >= self.s.host_transfers or connections >= self.s.host_connections:
+                continue
+            in_queue = any(r.phase == "waiting" for r in self.on(host))
+            if weather.blocked_until > now or (weather.stormy and in_queue):
+                continue
+            able.append((not repo.urgent, repo.rank, repo.arrived, repo))
+        return min(able, key=lambda a: a[:3])[3] if able else None
+
+    def synced(self, key, pushes, now):
+        repo = self.of(key)
+        repo.activity = learn(repo.activity, pushes, after=repo.seen_at, now=now)
+        self.succeed(repo, now)
 
     def finish(self, repo, now, *, keeps_turn=False):
-        repo.phase, host = "waiting", repo.spec.host
+        repo.phase, repo.urgent, host = "waiting", False, repo.spec.host
         if repo.spec.key in self.leaving:
             del self.leaving[repo.spec.key]
             if not any(r.spec.host == host for r in self.everyone()):
@@ -218,8 +298,7 @@ class Twin:
             return
         interval = self.interval(repo)
         if interval is not None:
-            gap = max(min(interval, self.max_gap(host) or math.inf), self.s.min_gap_s)
-            repo.due_at = repo.not_before or now + (self.s.min_gap_s if keeps_turn else gap)
+            repo.due_at = repo.not_before or now + (self.s.min_gap_s if keeps_turn else self.aimed_gap(repo))
         else:
             repo.stride = self.new_stride(repo, now)
             repo.priority = max(repo.priority, self.clock[host]) + (0 if keeps_turn else repo.stride)
@@ -234,6 +313,9 @@ class Twin:
         repo = self.of(key)
         if key in self.repos:
             repo.activity = learn(repo.activity, pushes, after=repo.seen_at, now=now)
+        self.succeed(repo, now)
+
+    def succeed(self, repo, now):
         repo.last_poll = repo.since = repo.seen_at = now
         repo.failures, repo.not_before = 0, 0.0
         self.weather.succeeded(repo.spec.host, now)
@@ -241,7 +323,10 @@ class Twin:
 
     def failed(self, key, failure, now):
         repo = self.of(key)
-        rule, judgement = RETRY_RULES[failure.kind], self.weather.failed(repo.spec.host, key, failure, now)
+        rule, judgement = (
+            RETRY_RULES[failure.kind],
+            self.weather.failed(repo.spec.host, key, failure, now, seen_before=repo.seen_at > 0.0),
+        )
         repo.last_poll = repo.since = now
         if failure.kind is FailureKind.RATE_LIMITED:
             self.weather.of(repo.spec.host).block(failure.retry_after_s, now)

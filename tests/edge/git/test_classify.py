@@ -88,6 +88,35 @@ def test_upstream_cannot_talk_us_into_damage_or_a_full_disk(stderr):
         assert failure.kind is not K.DISK_FULL
 
 
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "fatal: unknown object format '%s' specified by server",
+        "fatal: mismatched algorithms: client sha1; server %s",
+        "fatal: invalid ls-refs response: %s",
+        "fatal: expected 'packfile', received '%s'",
+        "fatal: protocol error: unexpected '%s'",
+    ],
+)
+@pytest.mark.parametrize("words", ["No space left on device", "write: No space left on device"])
+def test_what_git_repeats_of_upstream_is_no_full_disk(complaint, words):
+    assert classify(128, complaint % words).kind is not K.DISK_FULL
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "error: unable to write file ./objects/pack/tmp_pack_x: No space left on device",
+        "fatal: sha1 file '/d/objects/pack/tmp_idx' write error: Disk quota exceeded",
+        "fatal: cannot store pack file: No space left on device\nerror: index-pack died",
+        "error: cannot lock ref 'refs/heads/a': Unable to create '/d/a.lock': No space left on device",
+        "fatal: cannot mkdir /d: Read-only file system",
+    ],
+)
+def test_a_write_that_failed_is_a_full_disk(stderr):
+    assert classify(128, stderr).kind is K.DISK_FULL
+
+
 def test_a_refused_credential_is_told_from_a_missing_one():
     assert classify(128, HTTP % 401, authenticated=True).kind is K.AUTH_FAILED
     text = "fatal: Authentication failed for 'https://h/x/'"

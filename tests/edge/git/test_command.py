@@ -284,6 +284,11 @@ def test_ssh_is_pinned_and_takes_nothing_from_the_users_configuration(tmp_path):
     assert environment(settings, path="/bin", remote=remote)["GIT_SSH_COMMAND"] == command
 
 
+def test_ssh_without_a_credential_offers_no_key_of_the_user_we_run_as(tmp_path):
+    remote = Remote.of("ssh://git@h.example/x", ["192.0.2.1"])
+    assert "IdentityFile=none" in ssh_command(GitSettings(tmp_path), remote)
+
+
 async def test_ssh_to_a_port_where_nobody_listens_is_the_network(git):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

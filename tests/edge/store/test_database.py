@@ -18,7 +18,7 @@ from evermirror.edge.store.database import Database, parse_place
 from evermirror.edge.store.migrate import pending_migrations
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import RepoVerified
-from evermirror.errors import EnvironmentUnfit, UsageError
+from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit, ExitCode, UsageError
 from evermirror.model.access import Role
 from evermirror.model.failure import FailureError, FailureKind
 from evermirror.model.repo import Host, RepoRecord, RepoSpec
@@ -210,6 +210,7 @@ async def test_a_backup_is_whole_while_writing_goes_on(tmp_path):
 async def test_a_url_that_cannot_be_used_is_told_without_its_password(url):
     with pytest.raises(EnvironmentUnfit, match=r"database\.url") as e:
         await Store.open(url)
+    assert e.value.exit_code is ExitCode.USAGE
     assert "hunter2" not in str(e.value)
 
 
@@ -242,10 +243,32 @@ async def test_queries_of_lists_and_counts_use_their_indexes(tmp_path):
 # PostgreSQL
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgres://u:hunter2@h/d", "postgres://u:***@h/d"),
+        ("postgresql+asyncpg://u:hunter2@h:5433/d", "postgresql://u:***@h:5433/d"),
+        ("postgresql://u@h/d?password=hunter2", "postgresql://u@h/d"),
+    ],
+)
+def test_a_server_is_shown_as_written_without_driver_and_password(url, shown):
+    place = parse_place(url)
+    assert (place.shown, place.secret) == (shown, "hunter2")
+
+
+async def test_an_option_that_the_driver_refuses_is_wrong_usage(free_port):
+    with pytest.raises(EnvironmentUnfit, match="cannot be opened") as e:
+        await Store.open(f"postgresql://ann:hunter2@127.0.0.1:{free_port}/db?sslmode=bogus")
+    assert "sqlalche" not in str(e.value)
+    assert e.value.exit_code is ExitCode.USAGE
+    assert "hunter2" not in str(e.value)
+
+
 async def test_a_server_that_is_not_there_is_told_without_the_password(free_port):
-    with pytest.raises(EnvironmentUnfit) as e:
+    with pytest.raises(DatabaseUnreachable) as e:
         await Store.open(f"postgresql://ann:hunter2@127.0.0.1:{free_port}/db")
-    assert f"127.0.0.1:{free_port}/db cannot be opened" in str(e.value)
+    assert f"the database postgresql://ann:***@127.0.0.1:{free_port}/db cannot be opened" in str(e.value)
+    assert e.value.exit_code is ExitCode.FAILED
     assert "hunter2" not in str(e.value)
     assert "hunter2" not in repr(e.value.__cause__) + repr(e.value.__context__)
 
@@ -310,4 +333,4 @@ async def test_postgresql_is_backed_up_by_its_own_tools(postgres_database, tmp_p
 def test_sslmode_is_passed_on_in_the_drivers_word():
     place = parse_place("postgresql://u:p@h/d?sslmode=require")
     assert dict(place.url.query) == {"ssl": "require"}
-    assert place.shown == "postgresql+asyncpg://u:***@h/d?ssl=require"
+    assert place.shown == "postgresql://u:***@h/d?sslmode=require"

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from evermirror.faces.api.git_service import GitBusy, ServedRepo
+from evermirror.model.failure import Failure, FailureError, FailureKind
 from tests.faces.api.server import serving
 
 KEY = "example.org/o/r"
@@ -105,6 +106,44 @@ async def test_a_real_git_clones_and_fetches(house, repo, tmp_path, protocol, su
         assert "read-only mirror" in pushed.stderr
         missing = await asyncio.to_thread(git, "ls-remote", f"http://{address}/git/no/such", cwd=tmp_path)
         assert "not found" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "corrupt", "status"),
+    [("git-upload-pack", False, 400), ("git-upload-pack", True, 503), ("info/refs", False, 503)],
+)
+async def test_a_git_that_ends_without_an_answer_is_no_bug_of_ours(house, repo, path, corrupt, status):
+    class FailingGit(RealGit):
+        async def _run(self, repo, args, data, protocol):
+            raise FailureError(Failure(FailureKind.UNKNOWN, "protocol error", corrupt=corrupt))
+            yield b""
+
+    house.git = FailingGit(repo)
+    async with house.client() as client:
+        if path == "info/refs":
+            url = f"/git/{KEY}/info/refs?service=git-upload-pack"
+            answer = await client.get(url, headers={"git-protocol": "version=2"})
+        else:
+            kind = {"content-type": "application/x-git-upload-pack-request"}
+            answer = await client.post(f"/git/{KEY}/{path}", content=b"what?", headers=kind)
+    assert answer.status_code == status
+
+
+async def test_what_follows_the_end_of_a_zipped_body_is_not_kept(house, repo):
+    house.git = RealGit(repo)
+    request = gzip.compress(b"0014command=ls-refs\n00010000")
+    headers = {
+        "content-type": "application/x-git-upload-pack-request",
+        "content-encoding": "gzip",
+        "git-protocol": "version=2",
+    }
+    async with house.client() as client:
+        plain = await client.post(f"/git/{KEY}/git-upload-pack", content=request, headers=headers)
+        longer = await client.post(
+            f"/git/{KEY}/git-upload-pack", content=request + b"x" * 200_000, headers=headers
+        )
+    assert plain.status_code == longer.status_code == 200
+    assert longer.content == plain.content
 
 
 async def test_a_client_that_leaves_ends_the_work(house, repo):

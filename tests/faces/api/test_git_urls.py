@@ -74,6 +74,33 @@ async def test_the_list_pages_through_everything_once(client, api_service):
     assert seen == [f"github.com/o/r{i:02}" for i in range(25)]
 
 
+async def test_the_longest_page_knows_of_more_and_asks_few_questions(house, api_service, monkeypatch):
+    """The store gives at most a thousand at a time; hidden repos cost a question a thousand, not one each."""
+    for i in range(1_005):
+        await api_service.add_url(f"https://github.com/a/r{i:04}", {"private": True}, actor="test")
+    for i in range(1_005):
+        await api_service.add_url(f"https://github.com/b/r{i:04}", None, actor="test")
+    asked = []
+    whole = api_service.list_repos
+
+    async def at_most_a_thousand(which):
+        asked.append(which)
+        return (await whole(which))[:1_000]
+
+    monkeypatch.setattr(api_service, "list_repos", at_most_a_thousand)
+    house.with_tokens()
+    async with house.client() as client:
+        page = (await client.get("/api/git_urls?limit=1000")).json()
+        assert len(page["items"]) == 1_000
+        assert page["next_cursor"] is not None
+        query = {"limit": 1000, "cursor": page["next_cursor"]}
+        rest = (await client.get("/api/git_urls", params=query)).json()
+        assert [len(rest["items"]), rest["next_cursor"]] == [5, None]
+        asked.clear()
+        assert len((await client.get("/api/git_urls?limit=1")).json()["items"]) == 1
+        assert len(asked) <= 3
+
+
 async def test_the_last_full_page_has_no_cursor(client, api_service):
     for i in range(10):
         await api_service.add_url(f"https://github.com/o/r{i}", None, actor="test")

@@ -69,9 +69,58 @@ def test_add_of_a_list_goes_on_after_a_refusal_and_tells_it(ask, api, tmp_path):
     api.on("POST", "/api/git_urls", fine, problem(422, "internal address"), fine)
     result = ask("add", "--file", str(tmp_path / "list"), "--json")
     assert [a[3]["git_url"] for a in api.asked] == ["https://h/a", "https://h/b", "https://h/c"]
-    assert result.returncode == 2
-    assert "https://h/b: internal address. Do this" in result.stderr
+    assert result.returncode == 1
+    assert f"{tmp_path}/list:4: https://h/b: internal address. Do this" in result.stderr
     assert [a["status"] for a in json.loads(result.stdout)] == ["added", "refused", "added"]
+
+
+def test_add_of_a_list_sends_what_each_line_says_and_tells_bad_lines_with_their_place(ask, api, tmp_path):
+    file = tmp_path / "list"
+    file.write_text(
+        "https://h/a priority=low interval=10m alias=x/y private=no mode=exact credential=corp # why\n"
+        "https://h/b privte=true\n"
+        "http://u:p@h/c\n"
+        "ssh://git@10.0.0.1/d interval=5s\n"
+        "http://localhost:3000/e target=https://t/e\n"
+    )
+    api.on("POST", "/api/git_urls", (200, {"git_url": "https://h/x", "status": "added"}))
+    result = ask("add", "--file", str(file), "--priority", "high")
+    assert result.returncode == 1
+    assert [a[3] for a in api.asked] == [
+        {
+            "git_url": "https://h/a",
+            "additional_info": {
+                "priority": "low",
+                "interval": "10m",
+                "alias": "x/y",
+                "private": False,
+                "mode": "exact",
+                "credential": "corp",
+            },
+        },
+        {"git_url": "http://localhost:3000/e", "additional_info": {"priority": "high"}},
+    ]
+    told = result.stderr.splitlines()
+    assert [line.partition(": ")[0] for line in told] == [f"{file}:{n}" for n in (2, 3, 4)]
+    assert "unknown attribute 'privte'" in told[0]
+    assert "interval: 5s is shorter than 10s" in told[2]
+    assert "u:p" not in result.stderr
+    assert len(result.stdout.splitlines()) == 2
+
+
+def test_add_of_a_list_with_nothing_good_in_it_asks_nothing_and_is_1(ask, api, tmp_path):
+    (tmp_path / "list").write_text("bad\n")
+    result = ask("add", "--file", str(tmp_path / "list"), "--json")
+    assert (result.returncode, api.asked) == (1, [])
+    assert [a["status"] for a in json.loads(result.stdout)] == ["refused"]
+
+
+def test_add_of_a_list_stops_where_the_token_does_not_do_and_says_where(ask, api, tmp_path):
+    (tmp_path / "list").write_text("https://h/a\nhttps://h/b\n")
+    api.on("POST", "/api/git_urls", problem(403, "role too low"))
+    result = ask("add", "--file", str(tmp_path / "list"))
+    assert (result.returncode, len(api.asked)) == (4, 1)
+    assert f"error: {tmp_path}/list:1: https://h/a: role too low" in result.stderr
 
 
 @pytest.mark.parametrize("args", [["add"], ["add", "--file", "nowhere"], ["add", "a", "b", "--alias", "x"]])
@@ -127,6 +176,14 @@ def test_sync_json_prints_the_task_alone(ask, api):
     result = ask("sync", KEY, "--wait", "--json")
     assert json.loads(result.stdout)["status"] == "skipped"
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("status", ["skipped", "success"])
+def test_a_forced_sync_says_that_it_fetched_again(status, ask, api):
+    api.on("POST", "/api/tasks", (200, {"task_id": "7", "status": "pending"}))
+    api.on("GET", "/api/tasks/7", (200, task(status, {}, "100%")))
+    out = ask("sync", KEY, "--wait", "--force").stdout
+    assert out == f"{KEY}: verified; everything was fetched again\n"
 
 
 def test_a_failed_sync_is_1_with_error_and_hint(ask, api):
@@ -311,6 +368,38 @@ def test_every_answer_has_its_exit_code(answer, code, ask, api):
     assert "Traceback" not in result.stderr
     if isinstance(answer[1], dict) and code != 3:
         assert f"error: {answer[1]['detail']}\n  hint: Do this" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "hint"),
+    [
+        (
+            "not-found",
+            404,
+            "Add it with `evermirror add URL`, or look for it with `evermirror repos --search",
+        ),
+        ("token-needed", 401, "Give a token with --token-file or EVERMIRROR_TOKEN"),
+        ("invalid-input", 422, None),
+    ],
+)
+def test_hints_are_commands_not_http(kind, status, hint, ask, api):
+    answer = {"type": f"/problems/{kind}", "detail": "no", "hint": "Add it by POST /api/git_urls"}
+    for path in (f"/api/repos/{KEY}", f"/api/git_urls/{KEY}"):
+        for method in ("GET", "DELETE"):
+            api.on(method, path, (status, answer))
+    for args in (["status", KEY], ["remove", KEY, "--yes"]):
+        told = ask(*args).stderr
+        assert "POST" not in told
+        assert f"hint: {hint}" in told if hint else "hint" not in told
+
+
+def test_a_task_that_is_gone_is_told_with_what_to_do(ask, api):
+    api.on("POST", "/api/tasks", (200, {"task_id": "7", "status": "pending"}))
+    gone = {"type": "/problems/not-found", "detail": "no task 7", "hint": "POST /api/tasks gives an id"}
+    api.on("GET", "/api/tasks/7", (404, gone))
+    result = ask("sync", KEY, "--wait")
+    assert result.returncode == 5
+    assert "ask again with `evermirror sync KEY`" in result.stderr
 
 
 def test_no_server_is_3_and_says_what_to_do(run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import socket
 import subprocess
 import sys
@@ -79,6 +80,44 @@ def test_every_command_explains_itself(command, run):
     result = run(*command.split(), "--help")
     assert (result.returncode, result.stderr) == (0, "")
     assert f"Usage: evermirror {command}" in result.stdout
+    assert not re.search(r"<\w|list\[|\[\[|\{", result.stdout)
+
+
+def test_no_help_offers_git_catalogs(run):
+    assert "git repositor" not in run("up", "--help").stdout
+    sources = run("config", "init").stdout.partition("[catalog]")[2].partition("#sources")[0]
+    assert sources.strip() == "# List files, or folders of them. Also `up --catalog X` (repeatable)."
+
+
+@pytest.mark.parametrize("source", ["https://h.example/lists.git", "git@h.example:lists.git", "h:lists"])
+def test_a_catalog_that_is_an_address_is_refused_by_up_and_doctor(source, run):
+    for args, env in (
+        (["up", "--catalog", source], {}),
+        (["doctor"], {"EVERMIRROR_CATALOG__SOURCES": json.dumps([source])}),
+    ):
+        result = run(*args, env=env)
+        assert result.returncode == 2
+        assert "git catalogs are not supported yet: give a list file or a folder" in result.stderr
+        assert "https:/h" not in result.stderr
+
+
+def test_up_refuses_a_git_repository_as_catalog(spawn, here):
+    subprocess.run(["git", "init", "--quiet", "lists"], cwd=here, check=True)
+    result = spawn("up", "--catalog", "lists", "--listen", f"127.0.0.1:{free_port()}")
+    assert result.returncode == 2
+    assert "catalog lists is a git repository: git catalogs are not supported yet" in result.stderr
+
+
+def test_a_database_that_does_not_answer_is_1_and_one_that_is_no_url_is_2(run):
+    env = {"EVERMIRROR_DATABASE__URL": f"postgresql://u:{CANARY}@127.0.0.1:{free_port()}/d"}
+    for command in (["token", "list"], ["up"]):
+        result = run(*command, env=env)
+        assert result.returncode == 1
+        assert "the database postgresql://u:***@127.0.0.1:" in result.stderr
+        assert CANARY not in result.stderr
+        assert "asyncpg" not in result.stderr
+    result = run("token", "list", env={"EVERMIRROR_DATABASE__URL": "postgresql://h:port/d"})
+    assert result.returncode == 2
 
 
 def test_completion_knows_commands_and_options(run):
@@ -240,7 +279,8 @@ def test_doctor_finds_a_fit_machine_fit(run, tmp_path):
         "clock",
         "certificates",
     } <= checks.keys()
-    assert "1 repositories, 0 problems" in checks["catalog"]["what"]
+    assert checks["catalog"]["what"] == "1 repository, 0 problems"
+    assert checks["database"]["what"].endswith(": 1 migration will run at the next start")
     assert not (tmp_path / "here" / "data").exists()
 
 
@@ -260,6 +300,29 @@ def test_doctor_names_what_is_wrong_and_what_to_do(run, tmp_path):
     assert wrong == {"git", "port", "catalog", "database", "certificates"}
     assert all(checks[name]["todo"] for name in wrong)
     assert CANARY not in json.dumps(checks)
+
+
+def test_doctor_lists_the_problems_of_a_catalog_and_counts_the_rest(run, tmp_path):
+    file = tmp_path / "list.txt"
+    file.write_text("https://github.com/a/b\n" + "bad\n" * 25)
+    settings = {"EVERMIRROR_CATALOG__SOURCES": json.dumps([str(file)])}
+    code, checks = doctor(run, **settings)
+    assert (code, checks["catalog"]["what"]) == (1, "1 repository, 25 problems")
+    details = checks["catalog"]["details"]
+    assert [d.partition(": ")[0] for d in details[:20]] == [f"{file}:{n}" for n in range(2, 22)]
+    assert details[20:] == ["and 5 more"]
+    assert f"\n    {details[19]}\n    and 5 more\n    → " in run("doctor", env=settings).stdout
+
+
+def test_doctor_reads_folders_and_refuses_git_repositories(run, here):
+    (here / "lists").mkdir()
+    (here / "lists" / "x").write_text("https://github.com/a/b\nhttps://github.com/a/c\n")
+    settings = {"EVERMIRROR_CATALOG__SOURCES": '["lists"]'}
+    assert doctor(run, **settings)[1]["catalog"]["what"] == "2 repositories, 0 problems"
+    subprocess.run(["git", "init", "--quiet", "lists"], cwd=here, check=True)
+    check = doctor(run, **settings)[1]["catalog"]
+    assert check["level"] == "wrong"
+    assert "git catalogs are not supported yet" in check["what"]
 
 
 def test_output_to_a_closed_pipe_is_quiet(tmp_path):

@@ -61,4 +61,5 @@ def test_what_cannot_be_used_is_2_in_words(args, run, traces, tmp_path):
     given = [a.format(text=tmp_path / "text", good=traces) for a in args]
     result = run("simulate", "polling", *given)
     assert (result.returncode, result.stdout) == (2, ""), result.stderr
+    assert "pickle" not in result.stderr
     assert "Traceback" not in result.stderr

@@ -12,12 +12,12 @@ much could be read, so that a slip in a line does not remove what it used to say
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from evermirror.errors import InvalidUrl, InvalidValue, UsageError
 from evermirror.model.duration import parse_duration
-from evermirror.model.repo import Host, Mode, Priority, RepoKey, RepoSpec
+from evermirror.model.repo import Host, Mode, Priority, RepoKey, RepoSpec, check_interval
 from evermirror.model.url import UrlRules, check_alias, parse_url
 
 LINE_MAX_CHARS = 16_384  # a URL, an alias and half a dozen targets; longer is not a list file
@@ -90,12 +90,10 @@ def parse_list(data: bytes, name: str, rules: UrlRules) -> tuple[list[CatalogEnt
     """Entries and problems of one file, in its order; of two lines for one repo the first counts."""
     if data.startswith(_OTHER_ENCODINGS):
         return [], [Problem(name, 0, "", "the file is UTF-16: save it as UTF-8")]
-    # Bytes that are not UTF-8 become lone surrogates: the line that has them is refused, the others are read.
-    lines = data.removeprefix(_BOM).decode("utf-8", "surrogateescape").split("\n")
     entries: list[CatalogEntry] = []
     problems: list[Problem] = []
     hosts: dict[Host, Host] = {}  # one string for all repos of a host
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(data), 1):
         words = line.split(None, 1)
         if not words or words[0].startswith("#"):
             continue
@@ -109,8 +107,15 @@ def parse_list(data: bytes, name: str, rules: UrlRules) -> tuple[list[CatalogEnt
     problems = sorted(problems + repeats, key=lambda problem: problem.line) if repeats else problems
     if len(problems) > PROBLEMS_PER_FILE_MAX:
         more = len(problems) - PROBLEMS_PER_FILE_MAX
-        problems[PROBLEMS_PER_FILE_MAX:] = [Problem(name, 0, "", f"{more} more lines have problems")]
+        problems[PROBLEMS_PER_FILE_MAX:] = [Problem(name, 0, "", _more(more))]
     return entries, problems
+
+
+def attributes_given(data: bytes, entries: Iterable[CatalogEntry]) -> list[dict[str, str]]:
+    """What the lines of these entries say, as written: an entry does not tell what is given from defaults."""
+    lines = _lines(data)
+    rests = (lines[entry.line - 1].split(None, 1)[1:] for entry in entries)
+    return [{name: value for text in rest for _, name, value in _words(text)} for rest in rests]
 
 
 def without_repeats(entries: Iterable[CatalogEntry]) -> tuple[list[CatalogEntry], list[Problem]]:
@@ -169,14 +174,29 @@ def _entry(
     return CatalogEntry(spec, rest.alias, rest.targets, name, number)
 
 
+def _lines(data: bytes) -> list[str]:
+    """Bytes that are not UTF-8 become lone surrogates: the line that has them is refused, others are read."""
+    return data.removeprefix(_BOM).decode("utf-8", "surrogateescape").split("\n")
+
+
+def _words(text: str) -> Iterator[tuple[str, str, str]]:
+    """Each attribute as a word, its name and its value (empty where it has none), up to a comment."""
+    for word in text.split():
+        if word.startswith("#"):
+            return
+        name, _, value = word.partition("=")
+        yield word, name, value
+
+
+def _more(count: int) -> str:
+    return "1 more line has a problem" if count == 1 else f"{count} more lines have problems"
+
+
 def _attributes(text: str, key: RepoKey) -> _Attributes:
     found = _DEFAULTS
     given: set[str] = set()
-    for word in text.split():
-        if word.startswith("#"):
-            break
-        name, equals, value = word.partition("=")
-        if not equals or not value:
+    for word, name, value in _words(text):
+        if not value:
             raise _BadLine(f"{shown(word)!r} is not an attribute: write name=value", key)
         if name not in _READERS:
             raise _BadLine(f"unknown attribute {shown(name)!r}: known are {', '.join(_READERS)}", key)
@@ -195,10 +215,7 @@ def _priority(so_far: _Attributes, text: str) -> _Attributes:
 
 
 def _interval(so_far: _Attributes, text: str) -> _Attributes:
-    seconds = parse_duration(text)
-    if seconds <= 0:
-        raise InvalidValue("is 0", hint="Write 10m, or leave it out to let the schedule decide")
-    return replace(so_far, interval_s=seconds)
+    return replace(so_far, interval_s=check_interval(parse_duration(text)))
 
 
 def _alias(so_far: _Attributes, text: str) -> _Attributes:

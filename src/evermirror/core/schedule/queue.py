@@ -60,6 +60,7 @@ class Tracked:
         "not_before",
         "phase",
         "priority",
+        "rank_asked",
         "request",
         "seen_at",
         "since",
@@ -97,6 +98,7 @@ class Tracked:
         self.request = 0  # 0: none
         self.phase = Phase.WAITING
         self.urgent = False  # somebody waits for the poll or sync that is under way
+        self.rank_asked: int | None = None  # the class of those who asked
         self.again = False  # somebody asked while it was under way
         self.gone = False  # removed while it was under way
 

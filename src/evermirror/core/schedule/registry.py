@@ -78,7 +78,9 @@ class Registry:
             host.rate_sum = 0.0
         everybody = [*self.repos.values(), *self.leaving.values()]
         for repo in everybody:
-            repo.stride, repo.ticket, repo.in_oldest = 0.0, 0, False
+            # Also of one under way: its priority is a time of the old queue, and the new one starts at zero.
+            repo.priority = repo.stride = 0.0
+            repo.ticket, repo.in_oldest = 0, False
         return [(repo, self.host_of(repo)) for repo in everybody]
 
     def bound_gaps(self, settings: ScheduleSettings) -> Iterable[Host]:

@@ -97,12 +97,16 @@ class Scheduler:
                 self._known.leaving[key] = repo
         self._settle({*self._bound_gaps(), *touched}, now)
 
-    def request(self, key: RepoKey, now: float) -> bool:
-        """Somebody wants this repo looked at; one under way is looked at again after. False: not ours."""
+    def request(self, key: RepoKey, now: float, *, rank: int | None = None) -> bool:
+        """Somebody wants this repo looked at; one under way is looked at again after. False: not ours.
+
+        ``rank`` is the class of the request where it is not the repo's: it counts when slots are scarce."""
         now = self._at(now)
         repo = self._known.repos.get(key)
         if repo is None:
             return False
+        if rank is not None:
+            repo.rank_asked = rank if repo.rank_asked is None else min(rank, repo.rank_asked)
         if repo.phase is _WAITING:
             host = self._known.host_of(repo)
             self._ask(repo, host)
@@ -197,7 +201,7 @@ class Scheduler:
             key,
             host.name,
             host.connections,
-            rank=repo.spec.priority.rank,
+            rank=repo.spec.priority.rank if repo.rank_asked is None else repo.rank_asked,
             first=first,
             urgent=repo.urgent or repo.again,
         )
@@ -242,7 +246,7 @@ class Scheduler:
         repo, host = self._end(key, _POLLING, _CHANGED, _SYNCING)
         repo.last_poll_at = repo.since = now
         rule = RETRY_RULES[failure.kind]
-        judgement = self._weather.failed(host.name, key, failure, now)
+        judgement = self._weather.failed(host.name, key, failure, now, seen_before=repo.seen_at > 0.0)
         if failure.kind is FailureKind.RATE_LIMITED:
             host.weather.block(failure.retry_after_s, now)
         counted = rule.counted and judgement.own
@@ -266,6 +270,15 @@ class Scheduler:
         self._settle(judgement.changed, now)
         next_attempt_at = self.explain(key, now).next_poll_at if key in self._known.repos else None
         return Verdict(counted, repo.failures, next_attempt_at, uncounted)
+
+    def abandoned(self, key: RepoKey, now: float) -> None:
+        """The poll or sync of a removed repo was broken off by us: nobody's failure, and it is forgotten.
+
+        Nothing happens where it is forgotten already."""
+        repo = self._known.leaving.get(key)
+        if repo is not None:
+            _, host = self._end(key, _POLLING, _SYNCING)
+            self._requeue(repo, host, self._at(now))
 
     def forgive(self, key: RepoKey, now: float) -> bool:
         """A person reset this repo's failures: it is due at once. False if it is not ours."""
@@ -356,6 +369,8 @@ class Scheduler:
     def _requeue(self, repo: Tracked, host: HostState, now: float, *, keeps_turn: bool = False) -> None:
         repo.phase = _WAITING
         repo.urgent = False
+        if not repo.again:
+            repo.rank_asked = None
         if repo.gone:
             self._forget(repo)
             self._settle({*self._bound_gaps(), host.name}, now)

@@ -10,7 +10,8 @@ Rules
 - A network failure says that the host does not answer: "meanwhile" is since the last success, so that a host
   that dies is known after three polls. Any other kind is an answer (gone, refused), of which a healthy host
   gives many: "meanwhile" is then the whole window.
-- A repo alone on its host is its own failure.
+- A repo alone on its host is its own failure. So is an answer about a repo never seen there: a list
+  of wrong URLs says nothing about the host.
 - A stormy host is asked by single probes, PROBE_FIRST_S apart, doubling to PROBE_LAST_S, until one succeeds.
   An answer of another kind ends a network storm: the host is there again.
 - Own network: NETWORK_HOSTS or more hosts (or both, where there are only two) failed to answer at last try
@@ -151,8 +152,10 @@ class Weather:
         weather.end_storm()
         return self._answered(host, now)
 
-    def failed(self, host: Host, key: RepoKey, failure: Failure, now: float) -> Judgement:
-        """A poll or sync failed."""
+    def failed(
+        self, host: Host, key: RepoKey, failure: Failure, now: float, *, seen_before: bool = True
+    ) -> Judgement:
+        """A poll or sync failed; ``seen_before``: upstream answered for this repo at some time."""
         weather, kind = self.of(host), failure.kind
         changed: tuple[Host, ...] = ()
         if kind is FailureKind.NETWORK_TIMEOUT:
@@ -163,7 +166,8 @@ class Weather:
             changed = self._answered(host, now)
             if weather.kind is FailureKind.NETWORK_TIMEOUT:
                 weather.end_storm()
-        if kind in _NO_WEATHER or failure.corrupt:
+        stranger = not seen_before and kind is not FailureKind.NETWORK_TIMEOUT
+        if kind in _NO_WEATHER or failure.corrupt or stranger:
             return Judgement(True, changed=changed)
         if weather.kind is not None:
             weather.probe_failed(now)

@@ -2,7 +2,7 @@
 
 What upstream itself says (``remote: …`` and all that follows ``fatal: remote error:``) is kept apart from
 what our own git says, so that no upstream can talk us into a full disk or a damaged mirror. Rules about this
-machine look at our git's words only.
+machine look at our git's words only, and not at those that our git repeats because it does not understand.
 """
 
 from __future__ import annotations
@@ -43,10 +43,18 @@ def _rule(
     hint: str = "",
     corrupt: bool = False,
 ) -> _Rule:
-    compiled = re.compile("|".join(f"(?:{p})" for p in patterns), re.IGNORECASE)
+    compiled = re.compile("|".join(f"(?:{p})" for p in patterns), re.IGNORECASE | re.MULTILINE)
     return _Rule(cause, kind, compiled, says, message, hint, corrupt)
 
 
+# Our git could not write: its complaint begins with what it did and ends in the system's words. Other
+# complaints end in a text that upstream sent ("invalid ls-refs response: …"), which may be these very words.
+_WRITING = (
+    r"^(?:(?:fatal|error|warning): )*"
+    r"(?=(?:[^:\n]|:(?! ))*?"
+    r"(?:writ|creat|mkdir|stor|sync|renam|append|copy|clos|open|flush|lock|link|tempor))"
+    r"(?:[^:\n]|:(?! ))*: (?:[^\n]*: )?"
+)
 _HTTP_STATUS = re.compile(r"(?:returned error:|RPC failed; HTTP|HTTP code = ) ?(\d{3})")
 _RATE_LIMIT = re.compile(r"rate.?limit|too many requests|abuse detection", re.IGNORECASE)
 _PRIVATE_HINT = "upstream is gone or private; give the repo a credential if it is private"
@@ -55,14 +63,13 @@ _BEFORE_HTTP = (
     _rule(
         "disk-full",
         FailureKind.DISK_FULL,
-        r"No space left on device",
-        r"Disk quota exceeded",
+        _WRITING + r"(?:No space left on device|Disk quota exceeded)$",
         hint="free some space in the data folder, or give it a larger disk",
     ),
     _rule(
         "read-only",
         FailureKind.DISK_FULL,
-        r"Read-only file system",
+        _WRITING + r"Read-only file system$",
         message="the disk here is read-only",
         hint="check the disk, and mount it writable",
     ),
@@ -86,6 +93,12 @@ _AFTER_HTTP = (
         r"fatal: index-pack failed.*fsck",
         r"unpack-objects.*fsck",
         message="upstream sends a malformed object",
+    ),
+    _rule(
+        "incomplete-pack",
+        FailureKind.UNKNOWN,
+        r"did not receive expected object",
+        message="upstream sends less than its refs need",
     ),
     _rule(
         UPSTREAM_MOVED,

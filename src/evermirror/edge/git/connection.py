@@ -20,6 +20,7 @@ import httptools
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 HEAD_BYTES_MAX = 64 * 1024  # status line and headers, 1xx answers included; servers stay below 16 KiB
+FRAMING_MAX = 8  # bytes around each byte of a body: chunks of a single byte have 5; trailers come on top
 PROGRESS_CHECK_S = 15.0  # how often a running answer is looked at
 PROGRESS_BYTES_MIN = 4096  # in that time; a slower answer would not end within any sensible limit
 
@@ -208,7 +209,8 @@ class Connection(asyncio.Protocol):
             self.reusable = False
             if self._waiter is not None:
                 self.fail(malformed("not HTTP"))
-        if self._waiter is not None and not self._headers_done and self._received > HEAD_BYTES_MAX:
+        beside = self._received - self._body_bytes  # headers, the frames of chunks, trailers
+        if self._waiter is not None and beside > HEAD_BYTES_MAX + FRAMING_MAX * self._body_bytes:
             self.fail(malformed("endless headers"))
 
     def eof_received(self) -> bool:

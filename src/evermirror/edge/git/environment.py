@@ -36,6 +36,7 @@ _FIXED_CONFIG: tuple[tuple[str, str], ...] = (
     ("http.followRedirects", "false"),
     ("transfer.credentialsInUrl", "die"),
     ("credential.helper", ""),
+    ("http.emptyAuth", "false"),  # else an upstream that asks for Kerberos gets the ticket of our own user
     ("core.hooksPath", "/dev/null"),
     ("core.alternateRefsCommand", "true"),  # /bin/true prints no refs
     ("core.askPass", "/bin/false"),
@@ -206,7 +207,9 @@ def ssh_command(settings: GitSettings, remote: Remote) -> str:
     ]
     if remote.addresses:
         options.append(f"HostName={remote.addresses[0]}")
-    if remote.credential is not None and remote.credential.ssh_key_file is not None:
-        options.append(f'IdentityFile="{remote.credential.ssh_key_file}"')
+    # Without one ssh would offer the keys in the home of the user we run as (it does not ask $HOME), and
+    # whoever may submit a URL could have that user's private repositories mirrored.
+    key = remote.credential.ssh_key_file if remote.credential is not None else None
+    options.append("IdentityFile=none" if key is None else f'IdentityFile="{key}"')
     words = ["ssh", "-F", "/dev/null", *(word for option in options for word in ("-o", option))]
     return shlex.join(words)

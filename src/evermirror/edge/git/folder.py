@@ -9,7 +9,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,10 +95,24 @@ def clean_leftovers(repo: Path) -> int:
         found += [
             e.path for e in _entries(folder) if _is_leftover(e.name) and e.is_file(follow_symlinks=False)
         ]
-    for path in found:
+    remove_files(found)
+    return len(found)
+
+
+def object_files(repo: Path) -> set[str]:
+    """Paths of all packs and loose objects, finished ones only."""
+    return {
+        e.path
+        for folder in _object_folders(repo / "objects")
+        for e in _entries(folder)
+        if e.is_file(follow_symlinks=False) and not _is_leftover(e.name)
+    }
+
+
+def remove_files(paths: Iterable[str]) -> None:
+    for path in paths:
         with suppress(FileNotFoundError):
             os.unlink(path)
-    return len(found)
 
 
 def size_of(repo: Path) -> int:

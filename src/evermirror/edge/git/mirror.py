@@ -274,13 +274,18 @@ class Mirrors:
     async def tidy(self) -> None:
         """At start and now and then: remove old trash, and incoming folders that nobody goes on with."""
         now = self._clock()
-        for path in await asyncio.to_thread(lambda: list(self._trash.iterdir())):
-            stamp = path.name.partition("-")[0]
-            if not stamp.isdigit() or now - int(stamp) > self._settings.trash_age_s:
-                await asyncio.to_thread(folder.remove_tree, path)
-        for name in await asyncio.to_thread(self._incoming.names):
-            async with self._locks.hold(name):
-                await asyncio.to_thread(self._incoming.tidy, name, now - self._settings.incoming_age_s)
+        try:
+            for own in (self._trash, self._incoming.folder):
+                own.mkdir(exist_ok=True)  # somebody may have removed it to make room
+            for path in await asyncio.to_thread(lambda: list(self._trash.iterdir())):
+                stamp = path.name.partition("-")[0]
+                if not stamp.isdigit() or now - int(stamp) > self._settings.trash_age_s:
+                    await asyncio.to_thread(folder.remove_tree, path)
+            for name in await asyncio.to_thread(self._incoming.names):
+                async with self._locks.hold(name):
+                    await asyncio.to_thread(self._incoming.tidy, name, now - self._settings.incoming_age_s)
+        except OSError as error:
+            raise FailureError(folder.failure_of(error)) from error
 
     def _held(self) -> list[RepoKey]:
         keys = []
@@ -294,6 +299,7 @@ class Mirrors:
     def _to_trash(self, path: Path, key: RepoKey) -> None:
         readable = re.sub(r"[^A-Za-z0-9.-]+", "_", key)[-80:]
         stem = f"{int(self._clock())}-{folder_id(key)[:8]}-{readable}"
+        self._trash.mkdir(exist_ok=True)
         names = (self._trash / (stem + (f"-{n}" if n else "")) for n in range(1000))
         path.rename(next(name for name in names if not name.exists()))
 

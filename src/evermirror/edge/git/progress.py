@@ -44,6 +44,7 @@ class ProgressReader:
     def __init__(self) -> None:
         self._rest = b""
         self.received_bytes = 0
+        self.indexed = False  # our own index-pack, which checks every object, took the pack in
 
     def feed(self, data: bytes) -> list[GitProgress]:
         *lines, rest = re.split(rb"[\r\n]", self._rest + data)
@@ -55,6 +56,8 @@ class ProgressReader:
         phase = _PHASES.get(match["title"]) if match else None
         if match is None or phase is None:
             return None
+        if match["title"] == b"Receiving objects" and match["remote"] is None:
+            self.indexed = True
         if match["size"] is not None and match["remote"] is None:
             self.received_bytes = max(self.received_bytes, int(float(match["size"]) * _UNITS[match["unit"]]))
         percent = None if match["percent"] is None else min(100.0, float(match["percent"]))

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from evermirror.edge.git import folder
+from evermirror.edge.git.answers import dumb
 from evermirror.edge.git.classify import CAUSE, UPSTREAM_MOVED
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY, Remote
 from evermirror.edge.git.progress import GitProgress, ProgressReader
-from evermirror.edge.git.refs import staging_refspecs, with_real_head
+from evermirror.edge.git.refs import STAGING, staging_refspecs, with_real_head
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import Oid, RefSnapshot
 
@@ -70,8 +72,24 @@ class Transfer:
             self.phases_s[name] = self.phases_s.get(name, 0.0) + time.monotonic() - started
 
     async def fetch(self, wants: Iterable[Oid], *options: str) -> None:
-        """Bring these tips, and all that they need, into staging. git checks that nothing is missing."""
+        """Bring these tips, and all that they need, into staging. git checks that nothing is missing.
+
+        git also checks each object, but in the smart protocol only, and it falls back to the dumb one
+        where upstream answers so: what came without passing through index-pack is thrown away."""
+        wants = frozenset(wants)
+        before = folder.object_files(self.repo)
         reader = ProgressReader()
+        try:
+            await self._fetch(wants, options, reader)
+        finally:
+            unchecked = set() if reader.indexed else folder.object_files(self.repo) - before
+            folder.remove_files(unchecked)  # first: staged refs to nothing are noticed, unchecked objects not
+        if unchecked:
+            staged = "".join(f"delete {STAGING}{oid}\n" for oid in sorted(wants))
+            await self.git.run(["update-ref", "--stdin"], repo=self.repo, stdin=staged.encode("ascii"))
+            raise FailureError(dumb())
+
+    async def _fetch(self, wants: frozenset[Oid], options: tuple[str, ...], reader: ProgressReader) -> None:
         received_before = self.received_bytes
 
         def listen(data: bytes) -> None:

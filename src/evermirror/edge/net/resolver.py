@@ -146,12 +146,14 @@ class Resolver:
         reason = forbidden_reason(ip)
         if reason is None or self._allow.allows_address(ip, port):
             return
-        message = f"upstream address {ip} is internal ({reason})"
+        # The address a name leads to is not told: anybody may read this, and would have a map of our network.
+        what = f"upstream address {ip}" if host == ip else f"an address of {host}"
         raise FailureError(
             Failure(
-                FailureKind.PERMISSION_DENIED,
-                message if host == ip else f"{host}: {message}",
+                FailureKind.UNKNOWN,
+                f"{what} is internal ({reason})",
                 hint=f"If it is to be reached, the operator adds {host} or its network to upstreams.allow",
+                context={"address": ip},
             )
         )
 

@@ -245,7 +245,11 @@ _STATUS_TOLD = sa.func.coalesce(_p("status", _TEXT), repos.c.status)
 _NEW = repos.c.status == RepoStatus.PENDING.value
 _LIVE_STATUS = sa.case((_STOPPED, repos.c.status), else_=RepoStatus.ACTIVE.value)
 
-_VERIFY = repos.update().where(_THIS_REPO, _NEWER).values(verified_at=_p("at", _FLOAT))
+# Of a poll that is told late by so much nobody hears; a time further ahead was written under a wrong clock.
+_AHEAD_S = 3600.0
+_AHEAD = repos.c.verified_at > _p("at", _FLOAT) + _AHEAD_S
+
+_VERIFY = repos.update().where(_THIS_REPO, sa.or_(_NEWER, _AHEAD)).values(verified_at=_p("at", _FLOAT))
 
 # Apart from _VERIFY, because it touches indexed columns and hardly ever finds a row.
 _CLEARED: Params = {"status": _LIVE_STATUS, "consecutive_failures": 0, "failure_kind": None}
@@ -265,7 +269,11 @@ _VERIFY_ARRAYS = (
     repos.update()
     .where(
         repos.c.key == _SEEN.c.key,
-        sa.or_(repos.c.verified_at.is_(None), repos.c.verified_at < _SEEN.c.at),
+        sa.or_(
+            repos.c.verified_at.is_(None),
+            repos.c.verified_at < _SEEN.c.at,
+            repos.c.verified_at > _SEEN.c.at + _AHEAD_S,
+        ),
     )
     .values(verified_at=_SEEN.c.at)
 )
@@ -318,6 +326,7 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
     .where(_THIS_REPO, repos.c.consecutive_failures > 0)
     .values(
         consecutive_failures=repos.c.consecutive_failures - 1,
+        failure_kind=sa.case((repos.c.consecutive_failures > 1, repos.c.failure_kind), else_=None),
         status=sa.case(
             (sa.or_(_STOPPED, repos.c.consecutive_failures > 1), repos.c.status),
             (repos.c.digest.is_(None), RepoStatus.PENDING.value),

@@ -24,8 +24,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from evermirror.edge.store.failures import failure_of, without_secret
-from evermirror.errors import EnvironmentUnfit
+from evermirror.edge.store.failures import failure_of, told_shortly
+from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 BUSY_S = 30.0  # how long a writer waits for another process; a large migration or bulk load may take seconds
@@ -41,25 +41,24 @@ PG_WRITE_LOCK = 0x65766572_0001
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the database is: a file for SQLite, or a server's URL. Shown without its password."""
+    """Where the database is: a file for SQLite, or a server's URL.
+
+    ``shown`` is as the user wrote it, without the driver and the password."""
 
     path: Path | None
-    url: sa.URL
-
-    @property
-    def shown(self) -> str:
-        return str(self.path) if self.path is not None else self.url.render_as_string(hide_password=True)
+    url: sa.URL  # for the engine
+    shown: str
 
     @property
     def secret(self) -> str:
-        return str(self.url.password or "")
+        return str(self.url.password or self.url.query.get("password") or "")
 
 
 def parse_place(url: str) -> Place:
     """``sqlite:///file`` (the rest is the path, taken literally) or ``postgresql://user:password@host/name``."""
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         path = Path(url.removeprefix("sqlite:///"))
-        return Place(path, sa.URL.create("sqlite+aiosqlite", database=str(path)))
+        return Place(path, sa.URL.create("sqlite+aiosqlite", database=str(path)), str(path))
     try:
         parsed = sa.make_url(url)
     except (ArgumentError, ValueError):
@@ -69,10 +68,16 @@ def parse_place(url: str) -> Place:
     sslmode = parsed.query.get("sslmode")
     if isinstance(sslmode, tuple):
         raise _unusable("database.url has several sslmode")
+    shown = _shown(parsed)
     parsed = parsed.set(drivername="postgresql+asyncpg").difference_update_query(["sslmode"])
     if sslmode is not None:
         parsed = parsed.update_query_dict({"ssl": sslmode})  # asyncpg's word for it
-    return Place(None, parsed)
+    return Place(None, parsed, shown)
+
+
+def _shown(url: sa.URL) -> str:
+    url = url.set(drivername=url.drivername.partition("+")[0]).difference_update_query(["password"])
+    return url.render_as_string(hide_password=True)
 
 
 def _unusable(message: str) -> EnvironmentUnfit:
@@ -103,8 +108,12 @@ class Database:
             raise
         except (SQLAlchemyError, OSError, TimeoutError, ValueError) as e:
             await database.close()
-            raise EnvironmentUnfit(
-                f"the database {place.shown} cannot be opened: {_reason(e, place.secret)}",
+            failure = failure_of(e, place.secret)
+            reason = failure.message if failure is not None else told_shortly(e, place.secret)
+            # A server that does not let us in is weather; a file, or an option the driver refuses, is not.
+            is_weather = failure is not None and place.path is None
+            raise (DatabaseUnreachable if is_weather else EnvironmentUnfit)(
+                f"the database {place.shown} cannot be opened: {reason}",
                 hint="Check database.url, that the server runs, and that this user may use it",
             ) from None
         return database
@@ -292,8 +301,3 @@ class _Told:
             failure = failure_of(error, self._secret)
             if failure is not None:
                 raise FailureError(failure) from None
-
-
-def _reason(error: BaseException, secret: str) -> str:
-    failure = failure_of(error, secret)
-    return failure.message if failure is not None else without_secret(str(error), secret)

@@ -41,12 +41,8 @@ _RESTORE = "Stop evermirror and restore the database from a backup"
 
 def failure_of(error: BaseException, secret: str = "") -> Failure | None:
     """None for a bug. ``secret`` is the password that must not be shown."""
-    if isinstance(error, DBAPIError):
-        invalid = error.connection_invalidated
-        cause: BaseException = error.orig if error.orig is not None else error
-    else:
-        invalid, cause = False, error
-    message = without_secret(_first_line(cause), secret)
+    invalid, cause = isinstance(error, DBAPIError) and error.connection_invalidated, _cause(error)
+    message = told_shortly(error, secret)
     if isinstance(cause, sqlite3.Error):
         return _sqlite_failure(cause, message)
     state = str(getattr(cause, "sqlstate", None) or "")
@@ -59,8 +55,14 @@ def failure_of(error: BaseException, secret: str = "") -> Failure | None:
     return None
 
 
-def without_secret(text: str, secret: str) -> str:
+def told_shortly(error: BaseException, secret: str) -> str:
+    """The driver's words, in one line and without the password."""
+    text = _first_line(_cause(error))
     return text.replace(secret, "***") if secret else text
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
 
 
 def _sqlite_failure(error: sqlite3.Error, message: str) -> Failure | None:

@@ -124,12 +124,15 @@ _CONFIG = (
     "credential", "enabled",
 )  # fmt: skip
 
-# A repo that is enabled again, or is back in the catalog, is as active as what is known of its mirror.
+# A repo that is enabled again, or was restored, is as active as what is known of its mirror.
 _REVIVED = sa.case(
     (repos.c.status != RepoStatus.INACTIVE.value, repos.c.status),
     (repos.c.digest.is_not(None), RepoStatus.ACTIVE.value),
     else_=RepoStatus.PENDING.value,
 )
+
+# One that is added again starts anew: its mirror went to the trash when it left.
+_WAS_REMOVED = repos.c.removed_at.is_not(None)
 
 _TAKE_CONFIG = (
     repos.update()
@@ -139,8 +142,12 @@ _TAKE_CONFIG = (
         | {
             "removed_at": None,
             "status": sa.case(
-                (sa.bindparam("enabled", type_=sa.Boolean()), _REVIVED), else_=RepoStatus.INACTIVE.value
+                (sa.not_(sa.bindparam("enabled", type_=sa.Boolean())), RepoStatus.INACTIVE.value),
+                (_WAS_REMOVED, RepoStatus.PENDING.value),
+                else_=_REVIVED,
             ),
+            "digest": sa.case((_WAS_REMOVED, None), else_=repos.c.digest),
+            "verified_at": sa.case((_WAS_REMOVED, None), else_=repos.c.verified_at),
             "updated_at": sa.bindparam("at"),
         }
     )
@@ -246,6 +253,20 @@ async def keys_of_source(db: Database, source: str) -> set[RepoKey]:
     query = sa.select(repos.c.key).where(IN_CATALOG, repos.c.source == source)
     async with db.read() as c:
         return {RepoKey(key) for key in await c.scalars(query)}
+
+
+async def aliases(db: Database) -> dict[str, RepoKey]:
+    """Whose alias each is, of the repos in the catalog."""
+    query = sa.select(repos.c.alias, repos.c.key).where(IN_CATALOG, repos.c.alias.is_not(None))
+    async with db.read() as c:
+        return {alias: RepoKey(key) for alias, key in await c.execute(query)}
+
+
+async def removed_keys(db: Database) -> list[RepoKey]:
+    """The keys of all repos that left the catalog."""
+    query = sa.select(repos.c.key).where(repos.c.removed_at.is_not(None)).order_by(repos.c.id)
+    async with db.read() as c:
+        return [RepoKey(key) for key in await c.scalars(query)]
 
 
 async def overlays(db: Database) -> dict[RepoKey, dict[str, object]]:

@@ -21,7 +21,7 @@ from evermirror.edge.store.migrate import migrate
 from evermirror.edge.store.repos import KnownRepo, OverviewCounts, RepoSelection, Staleness, UpsertCounts
 from evermirror.edge.store.whole import whole
 from evermirror.edge.store.writes import Entry, FromReport, ReportId
-from evermirror.errors import EnvironmentUnfit, UsageError
+from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit, UsageError
 from evermirror.model.access import AuditRecord, Role, TokenRecord
 from evermirror.model.failure import FailureError
 from evermirror.model.repo import RepoKey, RepoRecord
@@ -47,7 +47,8 @@ class Store:
         except FailureError as e:
             await database.close()
             message = f"the database {place.shown} cannot be prepared: {e.failure.message}"
-            raise EnvironmentUnfit(message, hint=e.failure.hint) from None
+            unfit = EnvironmentUnfit if database.is_sqlite else DatabaseUnreachable
+            raise unfit(message, hint=e.failure.hint) from None
         except BaseException:
             await database.close()
             raise
@@ -91,6 +92,14 @@ class Store:
     async def keys_of_source(self, source: str) -> set[RepoKey]:
         """The repos that are in the catalog because of ``source``."""
         return await whole(repos.keys_of_source(self._db, source))
+
+    async def aliases(self) -> dict[str, RepoKey]:
+        """Whose alias each is, of the repos in the catalog."""
+        return await whole(repos.aliases(self._db))
+
+    async def removed_keys(self) -> list[RepoKey]:
+        """The repos that left the catalog and are still remembered."""
+        return await whole(repos.removed_keys(self._db))
 
     async def overlays(self) -> dict[RepoKey, dict[str, object]]:
         """What was said of repos through the API, where anything was."""

@@ -200,7 +200,7 @@ def writes_of(report: Report) -> tuple[Write, ...]:
             return ()  # placement and the moment's figures: the coordinator keeps them in memory
 
 
-# What a person is told of a repo after a failure that counts against it.
+# What a person is told of a repo after a failure that is its own.
 _STATUS_AFTER = {
     FailureKind.NOT_FOUND: RepoStatus.GONE,
     FailureKind.AUTH_FAILED: RepoStatus.AUTH,
@@ -247,7 +247,9 @@ def _synced(report: Synced) -> tuple[Write, ...]:
 
 
 def _failed(report: Failed) -> tuple[Write, ...]:
-    status = _STATUS_AFTER.get(report.failure.kind, RepoStatus.FAILING) if report.counted else None
+    held_back = report.failure.kind is FailureKind.CONFLICT  # no fault of the repo, but people must know
+    told = report.counted or held_back
+    status = _STATUS_AFTER.get(report.failure.kind, RepoStatus.FAILING) if told else None
     repo = RepoFailed(report.key, report.failure, status, report.consecutive_failures, report.ended_at)
     outcome = Outcome(
         status=TaskStatus.FAILED,

@@ -64,8 +64,8 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def problems(*kinds: Kind) -> Responses:
-    """The documented refusals of a route; 401, 403 (wrong host) and 429 are possible everywhere."""
-    told = {Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.TOO_MANY, *kinds}
+    """The documented refusals of a route; 401, 403, 429 and 503 (no database) are possible everywhere."""
+    told = {Kind.UNAUTHORIZED, Kind.FORBIDDEN, Kind.TOO_MANY, Kind.UNAVAILABLE, *kinds}
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {k.status: {"description": k.title, "content": {MEDIA_TYPE: schema}} for k in Kind if k in told}
 

@@ -20,6 +20,7 @@ from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.text import iso
 from evermirror.faces.web import pages
 from evermirror.model.access import Role
+from evermirror.model.failure import FailureError
 
 _MAX_PROTOCOL = 100  # characters of the Git-Protocol header; "version=2" has 9
 _PIECE_BYTES = 65_536  # of an unzipped body held at once
@@ -113,6 +114,10 @@ async def _streamed(
         return _say(
             503, "Too many clients now; try again soon.\n", {"Retry-After": str(int(busy.retry_after_s) + 1)}
         )
+    except FailureError as error:  # git ended before its first byte
+        if body is None or error.failure.corrupt:
+            return _say(503, "This mirror cannot be read now; it will be mended by its next sync.\n")
+        return _say(400, "git cannot read this request.\n")
     except BaseException:
         await _close(chunks)
         raise
@@ -152,7 +157,7 @@ class _Body:
         if self._unzip is None:
             yield raw
             return
-        while raw:
+        while raw and not self._unzip.eof:  # what follows the end would be kept, and is nobody's
             try:
                 yield self._unzip.decompress(raw, _PIECE_BYTES)
             except zlib.error:

@@ -20,6 +20,7 @@ from evermirror.faces.api.context import (
     shown_to,
 )
 from evermirror.faces.api.inputs import (
+    MAX_LIST,
     CursorQuery,
     GitUrlIn,
     HostQuery,
@@ -113,10 +114,10 @@ async def _page(api: Api, caller: Caller, which: RepoFilter) -> tuple[list[RepoR
 
     A cursor holds the last key shown, so a page must end with one that the caller may know."""
     shown: list[RepoRecord] = []
-    ask = replace(which, limit=which.limit + 1)  # one more tells whether there is a next page
+    ask = replace(which, limit=min(which.limit + 1, MAX_LIST))  # one more tells whether there is a next page
     while True:
         batch = await api.service.list_repos(ask)
         shown.extend(r for r in batch if shown_to(caller, r))
         if len(shown) > which.limit or len(batch) < ask.limit:
             return shown[: which.limit], len(shown) > which.limit
-        ask = replace(ask, after=batch[-1].key)
+        ask = replace(ask, after=batch[-1].key, limit=MAX_LIST)  # few questions, however much is hidden

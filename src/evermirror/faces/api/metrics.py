@@ -43,9 +43,9 @@ class Metrics:
         self._failures = Counter(
             "evermirror_failures", "Failed polls and syncs by kind", ["kind"], registry=r
         )
-        self._received = Counter("evermirror_received_bytes", "Bytes received from upstreams", registry=r)
-        self._opened = Counter("evermirror_connections_opened", "Connections made to upstreams", registry=r)
-        self._connections = Gauge("evermirror_connections", "Connections to upstreams open now", registry=r)
+        self._received = Counter(
+            "evermirror_received_bytes", "Bytes that fetches and clones received", registry=r
+        )
         self._http = Counter(
             "evermirror_http_requests", "Requests answered", ["method", "route", "status"], registry=r
         )
@@ -77,12 +77,14 @@ class Metrics:
         match report:
             case Verified():
                 self.polled("unchanged", len(report.items))
-            case Synced():
+            case Synced() if report.phases_s:  # git ran: the look had seen something
+                self.polled("changed")
                 self.synced(
                     "changed" if report.changes_total else "unchanged", report.ended_at - report.started_at
                 )
                 self.received(report.received_bytes)
             case Failed():
+                self.polled("failed")
                 self.failed(report.failure.kind)
 
     def polled(self, outcome: PollOutcome, count: int = 1) -> None:
@@ -97,13 +99,6 @@ class Metrics:
 
     def received(self, count_bytes: int) -> None:
         self._received.inc(count_bytes)
-
-    def connection_opened(self) -> None:
-        self._opened.inc()
-        self._connections.inc()
-
-    def connection_closed(self) -> None:
-        self._connections.dec()
 
     def answered(self, method: str, route: str, status: int, duration_s: float) -> None:
         self._http.labels(method if method in _METHODS else "other", route, str(status)).inc()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import APIRouter
 from pydantic import BaseModel
 
@@ -27,8 +29,10 @@ class VersionView(BaseModel):
 
 @router.get("/api/overview", summary="Is everything fresh, and if not, what is wrong?", responses=problems())
 async def get_overview(api: ApiDep, caller: CallerDep) -> OverviewView:
-    """Figures as of `now`."""
+    """Figures as of `now`. Hosts and warnings are told to token holders, and to this machine's own user."""
     overview = await api.service.overview()
+    if not caller.may(Role.READER):  # names of private repos' hosts, paths of catalog files
+        overview = replace(overview, hosts=(), warnings=())
     running = [r for r in overview.running[:_MAX_RUNNING_TOLD] if await _shown(api, caller, r)]
     return overview_view(overview, tuple(running), __version__)
 

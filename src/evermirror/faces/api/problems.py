@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evermirror.errors import Conflict, EnvironmentUnfit, EvermirrorError, InvalidUrl, NotFound, UsageError
 from evermirror.faces.api.text import printable
+from evermirror.model.failure import FailureError
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_ERRORS_TOLD = 20  # of one request; a body can hold thousands of wrong things
@@ -155,7 +156,13 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class
         return _of_validation(request, error).response()
 
+    async def on_failure(request: Request, error: Exception) -> Response:
+        assert isinstance(error, FailureError)  # noqa: S101 - registered for this class
+        detail = _told(error.failure.message)
+        return ApiProblem(Kind.UNAVAILABLE, detail, hint=error.failure.hint or "Try again later").response()
+
     app.add_exception_handler(EvermirrorError, on_error)
+    app.add_exception_handler(FailureError, on_failure)
     app.add_exception_handler(StarletteHTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)
 

@@ -289,9 +289,7 @@ def _git_url_fields(record: RepoRecord) -> dict[str, Any]:
         "key": printable(record.key),
         "git_url": printable(record.spec.url),
         "additional_info": printable_json(record.info),
-        "last_updated": iso(
-            record.changed_at or record.verified_at or record.updated_at or record.created_at
-        ),
+        "last_updated": iso(record.changed_at or record.verified_at or record.created_at),
         "status": record.status.value,
         "priority": record.spec.priority.value,
         "verified_at": iso_or_none(record.verified_at),

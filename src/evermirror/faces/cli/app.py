@@ -13,27 +13,30 @@ from typer.main import get_command
 from evermirror import __version__
 from evermirror.errors import ConfigError, EvermirrorError, ExitCode
 from evermirror.faces.cli import doctor, repos, serve, settings, simulate, status, tokens
+from evermirror.faces.cli.help import Command, Group
+from evermirror.faces.cli.output import counted
 from evermirror.model.printable import many_lines
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Keeps git mirrors fresh, from ten repositories on a laptop to a million on a fleet.",
     epilog="Exit codes: 0 fine, 1 failed, 2 wrong usage or settings, 3 no server, 4 denied, 5 not found.",
 )
-app.command("up", rich_help_panel="Run")(serve.up)
-app.command("add", rich_help_panel="Repositories")(repos.add)
-app.command("remove", rich_help_panel="Repositories")(repos.remove)
+app.command("up", rich_help_panel="Run", cls=Command)(serve.up)
+app.command("add", rich_help_panel="Repositories", cls=Command)(repos.add)
+app.command("remove", rich_help_panel="Repositories", cls=Command)(repos.remove)
 app.command("sync", rich_help_panel="Repositories", cls=repos.SyncCommand)(repos.sync)
-app.command("repos", rich_help_panel="Repositories")(repos.list_repos)
-app.command("status", rich_help_panel="Repositories")(status.status)
+app.command("repos", rich_help_panel="Repositories", cls=Command)(repos.list_repos)
+app.command("status", rich_help_panel="Repositories", cls=Command)(status.status)
 app.add_typer(tokens.app, name="token", rich_help_panel="Operate")
-app.command("audit", rich_help_panel="Operate")(tokens.audit)
+app.command("audit", rich_help_panel="Operate", cls=Command)(tokens.audit)
 app.add_typer(settings.app, name="config", rich_help_panel="Operate")
-app.command("doctor", rich_help_panel="Operate")(doctor.doctor)
+app.command("doctor", rich_help_panel="Operate", cls=Command)(doctor.doctor)
 app.add_typer(simulate.app, name="simulate", rich_help_panel="Operate")
 
 
@@ -75,7 +78,7 @@ def run(args: list[str], name: str, *, debug: bool = False) -> int:
 
 def _told(error: EvermirrorError) -> str:
     if isinstance(error, ConfigError):
-        head = f"error: {len(error.problems)} problem{'s' * (len(error.problems) > 1)} in the settings:"
+        head = f"error: {counted(len(error.problems), 'problem')} in the settings:"
         return many_lines("\n  ".join([head, *error.problems]))
     text = f"error: {error.message}"
     return many_lines(f"{text}\n  hint: {error.hint}" if error.hint else text)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from evermirror.config import Config, split_host_port
 from evermirror.errors import EvermirrorError
+from evermirror.faces.cli.output import counted
 from evermirror.model.duration import format_size
 
 PYTHON_MIN = (3, 11)
@@ -28,7 +29,7 @@ RESOLVE_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 3.0
 RELEASED_AT = 1_790_000_000.0  # UTC seconds, September 2026: a clock before this is wrong
 NAME_TO_RESOLVE = "github.com"
-LIST_BYTES_MAX = 200_000_000  # a million lines are about 60 MB
+PROBLEMS_SHOWN = 20  # of a catalog; the rest is counted
 
 
 class Level(Enum):
@@ -41,12 +42,13 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What one check saw; ``todo`` says what to do next."""
+    """What one check saw, with its details line by line; ``todo`` says what to do next."""
 
     name: str
     level: Level
     what: str
     todo: str = ""
+    details: tuple[str, ...] = ()
 
 
 def run_checks(config: Config) -> Iterator[Check]:
@@ -123,7 +125,9 @@ def _database(name: str, config: Config) -> Check:
         return Check(name, Level.WRONG, error.failure.message, error.failure.hint)
     kind = "SQLite" if config.store_url.startswith("sqlite") else "PostgreSQL"
     if pending:
-        return Check(name, Level.NOTE, f"{kind}: {len(pending)} migrations will run at the next start")
+        return Check(
+            name, Level.NOTE, f"{kind}: {counted(len(pending), 'migration')} will run at the next start"
+        )
     return Check(name, Level.FINE, f"{kind}: reachable, tables up to date")
 
 
@@ -203,36 +207,19 @@ def _files(name: str, config: Config) -> Check:
 def _catalog(name: str, config: Config) -> Check:
     if not config.catalog.sources:
         return Check(name, Level.NOTE, "no sources: only what the API adds is mirrored")
-    looks = [_look_at_source(source, config) for source in config.catalog.sources]
-    level = Level.FINE if all(fine for fine, _ in looks) else Level.WRONG
-    todo = "" if level is Level.FINE else "Correct the lines named, or catalog.sources"
-    return Check(name, level, "; ".join(what for _, what in looks), todo)
-
-
-def _look_at_source(source: str, config: Config) -> tuple[bool, str]:
-    """Whether it can be used, and what is in it. A remote one is the server's to read, with its guards."""
-    from evermirror.core.catalog.listfile import parse_list
+    from evermirror.edge.catalog_files import read_list_files
     from evermirror.model.address import AllowList
     from evermirror.model.url import UrlRules
 
-    if "://" in source:
-        return True, f"{source}: remote, read at start"
-    path = Path(source).expanduser()
-    if path.is_dir():
-        bare = (path / "HEAD").is_file() and (path / "objects").is_dir()
-        is_git = bare or (path / ".git").exists()
-        return is_git, f"{source}: {'a git repository' if is_git else 'a folder, but no git repository'}"
-    try:
-        with path.open("rb") as opened:
-            data = opened.read(LIST_BYTES_MAX + 1)
-    except OSError as error:
-        return False, f"{source}: {error.strerror}"
-    if len(data) > LIST_BYTES_MAX:
-        return False, f"{source}: larger than {format_size(LIST_BYTES_MAX)}"
-    allow = AllowList.parse(list(config.upstreams.allow))
-    entries, problems = parse_list(data, path.name, UrlRules(frozenset(config.upstreams.schemes), allow))
-    first = f", the first: {problems[0]}" if problems else ""
-    return not problems, f"{source}: {len(entries)} repositories, {len(problems)} problems{first}"
+    rules = UrlRules(frozenset(config.upstreams.schemes), AllowList.parse(list(config.upstreams.allow)))
+    entries, problems = read_list_files([Path(source) for source in config.catalog.sources], rules)
+    what = f"{counted(len(entries), 'repository', 'repositories')}, {counted(len(problems), 'problem')}"
+    if not problems:
+        return Check(name, Level.FINE, what)
+    details = [str(problem) for problem in problems[:PROBLEMS_SHOWN]]
+    if len(problems) > PROBLEMS_SHOWN:
+        details.append(f"and {len(problems) - PROBLEMS_SHOWN} more")
+    return Check(name, Level.WRONG, what, "Correct these lines; the others are mirrored", tuple(details))
 
 
 _CHECKS: dict[str, Callable[[str, Config], Check]] = {

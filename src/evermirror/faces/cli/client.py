@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -116,7 +117,7 @@ class Client:
                 f"{self.server} answered {answer.status_code}, but not as an evermirror server",
                 hint="Check --server or EVERMIRROR_SERVER",
             )
-        raise _problem(answer.status_code, fields)
+        raise _problem(answer.status_code, fields, path)
 
 
 def repo_path(prefix: str, key: str) -> str:
@@ -211,13 +212,13 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _problem(status: int, fields: Fields) -> EvermirrorError:
+def _problem(status: int, fields: Fields, path: str) -> EvermirrorError:
     message = one_line(str(fields.get("detail") or fields.get("title") or f"the server answered {status}"))
     message = message[:MESSAGE_CHARS_MAX].removesuffix(".")
-    hint = one_line(str(fields.get("hint") or ""))[:MESSAGE_CHARS_MAX]
+    hint = _hint(fields, path)[:MESSAGE_CHARS_MAX]
     match status:
         case 401 | 403:
-            return Denied(message, hint=hint or "Give a token with --token-file or EVERMIRROR_TOKEN")
+            return Denied(message, hint=hint or _HINTS["token-needed"])
         case 404:
             return NotFound(message, hint=hint)
         case 409:
@@ -226,3 +227,20 @@ def _problem(status: int, fields: Fields) -> EvermirrorError:
             return UsageError(message, hint=hint)
         case _:
             return EvermirrorError(message, hint=hint)
+
+
+# By problem type: what to do at a command line, where the server speaks to a program.
+_HINTS = {
+    "not-found": "Add it with `evermirror add URL`, or look for it with `evermirror repos --search TEXT`",
+    "token-needed": "Give a token with --token-file or EVERMIRROR_TOKEN; `evermirror token create` makes one",
+}
+_TASK_HINT = "It may have been long ago: ask again with `evermirror sync KEY`"
+_HTTP = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) /")
+
+
+def _hint(fields: Fields, path: str) -> str:
+    kind = str(fields.get("type") or "").removeprefix("/problems/")
+    if kind == "not-found" and path.startswith("/api/tasks/"):
+        return _TASK_HINT
+    hint = _HINTS.get(kind) or one_line(str(fields.get("hint") or ""))
+    return "" if _HTTP.search(hint) else hint

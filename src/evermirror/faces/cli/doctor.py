@@ -24,6 +24,8 @@ def doctor(data: DataDir = None, config: ConfigFile = None, as_json: AsJson = Fa
         found.append(check)
         if not as_json:
             say(f"{signs[check.level]} {check.name}: {check.what}")
+            for detail in check.details:
+                say(f"    {detail}")
             if check.todo:
                 say(f"    → {check.todo}")
             sys.stdout.flush()

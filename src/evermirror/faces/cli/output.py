@@ -80,6 +80,11 @@ def print_table(
     console().print(make_table(columns, rows, right=right))
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 ref``, ``2 refs``; ``many`` where it is not ``one`` with an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def _cell(value: object) -> str:
     if value is None or value == "":
         return NOTHING

@@ -6,17 +6,18 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from evermirror.errors import EvermirrorError, ExitCode, UsageError
 from evermirror.faces.cli.client import Client, Fields, connect, repo_path
+from evermirror.faces.cli.help import Command
+from evermirror.faces.cli.listed import Wanted, read_list
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
-from evermirror.faces.cli.output import age, console, print_json, print_table, say, warn
+from evermirror.faces.cli.output import age, console, counted, print_json, print_table, say, warn
 from evermirror.model.printable import one_line
 
 WAIT_DEFAULT_S = 600.0  # of `--wait` without a number: a first clone of a large repository takes minutes
@@ -24,17 +25,16 @@ POLL_FIRST_S = 0.1
 POLL_MAX_S = 1.0  # a person watches; the server answers from memory
 REFS_SHOWN = 20
 ENDED = frozenset({"success", "failure", "skipped"})
-LIST_BYTES_MAX = 200_000_000  # a million lines are about 60 MB
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Key, alias or URL, such as github.com/owner/name.")]
 
 
 def add(
-    urls: Annotated[list[str] | None, typer.Argument(metavar="URL…", help="Repositories to mirror.")] = None,
+    urls: Annotated[list[str] | None, typer.Argument(metavar="URL", help="Repositories to mirror.")] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            "--file", metavar="LIST", show_default=False, help="One URL a line; # begins a comment."
+            "--file", metavar="LIST", show_default=False, help="List file, as of a catalog: URL key=value…"
         ),
     ] = None,
     priority: Annotated[
@@ -53,7 +53,7 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Add repositories to the catalog."""
-    wanted = [*(urls or []), *(_listed(file) if file else ())]
+    wanted = [*(Wanted(url, url) for url in urls or []), *(read_list(file) if file else [])]
     if not wanted:
         raise UsageError("no URL was given", hint="Name one or more, or a list with --file")
     if alias and len(wanted) > 1:
@@ -65,18 +65,19 @@ def add(
         "private": private or None,
     }
     body = {name: value for name, value in info.items() if value is not None}
-    with connect(server, token_file, config) as client:
-        _each(
-            wanted,
-            lambda url: client.post(
-                "/api/git_urls", {"git_url": url, **({"additional_info": body} if body else {})}
-            ),
-            as_json=as_json,
+
+    def post(one: Wanted) -> Fields:
+        said = {**body, **one.info}  # a line knows better than the flags that are meant for all
+        return client.post(
+            "/api/git_urls", {"git_url": one.url, **({"additional_info": said} if said else {})}
         )
+
+    with connect(server, token_file, config) as client:
+        _each(wanted, post, as_json=as_json, listed=file is not None)
 
 
 def remove(
-    keys: Annotated[list[str], typer.Argument(metavar="KEY…", help="Keys, aliases or URLs.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Keys, aliases or URLs.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     server: Server = None,
     token_file: TokenFile = None,
@@ -91,10 +92,14 @@ def remove(
             print(f"  {one_line(key)}", file=sys.stderr)
         typer.confirm("Stop mirroring these?", abort=True, err=True)
     with connect(server, token_file, config) as client:
-        _each(keys, lambda key: client.delete(repo_path("/api/git_urls", key)), as_json=as_json)
+        _each(
+            [Wanted(key, key) for key in keys],
+            lambda one: client.delete(repo_path("/api/git_urls", one.url)),
+            as_json=as_json,
+        )
 
 
-class SyncCommand(TyperCommand):
+class SyncCommand(Command):
     """`--wait` may stand alone: then a number is filled in, as the parser wants one."""
 
     _AMOUNT = re.compile(r"[0-9.]+(ms|[smhd])?")
@@ -112,7 +117,7 @@ def sync(
     wait: Annotated[
         str | None,
         typer.Option(
-            metavar="[SECONDS]", show_default=False, help="Wait for its end, at most so long (default 10m)."
+            metavar="[DURATION]", show_default=False, help="Wait for its end, at most so long (default 10m)."
         ),
     ] = None,
     force: Annotated[
@@ -135,7 +140,7 @@ def sync(
         print_json(task)
     elif wait_s is None:
         say(f"task {task.get('task_id')}: {task.get('status')}")
-    _finish(task, key, wait_s, as_json=as_json)
+    _finish(task, key, wait_s, as_json=as_json, force=force)
 
 
 def list_repos(
@@ -208,42 +213,40 @@ def _stream_json(pages: Iterator[tuple[list[Fields], object]]) -> None:
     print(("" if before.startswith(",") else '{"items": [') + f'], "next_cursor": {json.dumps(last)}}}')
 
 
-def _each(names: list[str], do: Callable[[str], Fields], *, as_json: bool) -> None:
-    """One after the other; a refusal of one does not stop the rest, and shows in the exit code."""
+def _each(
+    wanted: Sequence[Wanted],
+    do: Callable[[Wanted], Fields],
+    *,
+    as_json: bool,
+    listed: bool = False,
+) -> None:
+    """One after the other; a refusal of one does not stop the rest, and shows in the exit code.
+
+    ``listed``: they come from a list, so that a refusal is a part that failed, not wrong usage."""
     answers: list[Fields] = []
-    worst: EvermirrorError | None = None
-    for name in names:
+    code = ExitCode.OK
+    alone = len(wanted) == 1 and not listed
+    for one in wanted:
         try:
-            answer = do(name)
+            if one.refusal:
+                raise UsageError(one.refusal)
+            answer = do(one)
         except EvermirrorError as error:
-            if error.exit_code in (ExitCode.UNREACHABLE, ExitCode.DENIED) or len(names) == 1:
+            if alone or error.exit_code is ExitCode.UNREACHABLE:
                 raise
-            worst = worst or error
-            warn(f"{name}: {error}")
-            answers.append({"git_url": name, "status": "refused", "detail": error.message})
+            if error.exit_code is ExitCode.DENIED:  # the next ones would be as well
+                raise type(error)(f"{one.name}: {error.message}", hint=error.hint) from error
+            code = code or (ExitCode.FAILED if listed else error.exit_code)
+            warn(f"{one.name}: {error}")
+            answers.append({"git_url": one.url, "status": "refused", "detail": error.message})
             continue
         answers.append(answer)
         if not as_json:
-            say(f"{answer.get('status', 'done')}  {answer.get('git_url', name)}")
+            say(f"{answer.get('status', 'done')}  {answer.get('git_url', one.url)}")
     if as_json:
-        print_json(answers[0] if len(names) == 1 else answers)
-    if worst is not None:
-        raise typer.Exit(worst.exit_code)
-
-
-def _listed(file: Path) -> Iterator[str]:
-    try:
-        if file.stat().st_size > LIST_BYTES_MAX:
-            raise UsageError(f"list {file} is larger than {LIST_BYTES_MAX} bytes")
-        with file.open(encoding="utf-8") as opened:
-            for line in opened:
-                url = line.partition(" #")[0].strip()
-                if url and not url.startswith("#"):
-                    yield url
-    except OSError as error:
-        raise UsageError(f"list {file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"list {file} is not UTF-8 text") from error
+        print_json(answers[0] if alone else answers)
+    if code:
+        raise typer.Exit(code)
 
 
 def _seconds(text: str) -> float:
@@ -292,7 +295,7 @@ def _percent(progress: object) -> float | None:
     return float(found.group()) if found else None
 
 
-def _finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool) -> None:
+def _finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool, force: bool) -> None:
     """Says how the task ended and ends the command accordingly."""
     result = task.get("result")
     result = result if isinstance(result, dict) else {}
@@ -303,7 +306,8 @@ def _finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool) -> N
             )
             raise EvermirrorError(f"sync of {key} failed: {message}", hint=str(result.get("hint") or ""))
         case "success" | "skipped" if not as_json and wait_s is not None:
-            _print_changes(key, result, skipped=task.get("status") == "skipped")
+            same = "nothing had changed" if task.get("status") == "skipped" else "up to date"
+            _print_changes(key, result, same="verified; everything was fetched again" if force else same)
         case "pending" | "running" if wait_s is not None:
             raise EvermirrorError(
                 f"sync of {key} has not ended after {wait_s:g} s",
@@ -311,15 +315,15 @@ def _finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool) -> N
             )
 
 
-def _print_changes(key: str, result: Fields, *, skipped: bool) -> None:
+def _print_changes(key: str, result: Fields, *, same: str) -> None:
     changes = result.get("changes")
     changes = changes if isinstance(changes, list) else []
     if not changes:
-        say(f"{key}: nothing had changed" if skipped else f"{key}: up to date")
+        say(f"{key}: {same}")
         return
     total = result.get("changes_total")
     total = total if isinstance(total, int) else len(changes)
-    say(f"{key}: {total} ref{'s' * (total != 1)} moved")
+    say(f"{key}: {counted(total, 'ref')} moved")
     moved = [c for c in changes if isinstance(c, dict)][:REFS_SHOWN]
     print_table(
         ["ref", "from", "to"],

@@ -21,7 +21,7 @@ def up(
     data: DataDir = None,
     catalog: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE", help="List file or git repository of URLs to mirror (repeatable)."),
+        typer.Option(metavar="SOURCE", help="List file, or folder of them, of URLs to mirror (repeatable)."),
     ] = None,
     config: ConfigFile = None,
     playground: Annotated[

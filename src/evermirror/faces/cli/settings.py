@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from evermirror.errors import UsageError
+from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import AsJson, ConfigFile
 from evermirror.faces.cli.output import print_json, print_table, say
 
-app = typer.Typer(no_args_is_help=True, help="Show, check and begin settings.")
+app = typer.Typer(cls=Group, no_args_is_help=True, help="Show, check and begin settings.")
 
 
-@app.command()
+@app.command(cls=Command)
 def show(
     config: ConfigFile = None,
     changed: Annotated[bool, typer.Option("--changed", help="Only what differs from the defaults.")] = False,
@@ -32,7 +33,7 @@ def show(
         print_table(["setting", "value", "from"], [[s.name, as_toml(s.value), s.origin] for s in shown])
 
 
-@app.command()
+@app.command(cls=Command)
 def check(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Check the settings; every problem is told with its place."""
     from evermirror.config import load
@@ -51,7 +52,7 @@ def check(config: ConfigFile = None, as_json: AsJson = False) -> None:
         say(f"settings are fine ({file or 'no file'})")
 
 
-@app.command()
+@app.command(cls=Command)
 def init(
     output: Annotated[
         Path | None,

@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from evermirror.errors import UsageError
+from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import AsJson
 from evermirror.faces.cli.output import print_json, print_table, span
 
-app = typer.Typer(no_args_is_help=True, help="Try policies on a history before trusting them.")
+app = typer.Typer(cls=Group, no_args_is_help=True, help="Try policies on a history before trusting them.")
 
 
 @app.callback()
@@ -20,7 +21,7 @@ def _group() -> None:
     pass  # keeps `polling` a sub-command while it is the only one
 
 
-@app.command()
+@app.command(cls=Command)
 def polling(
     traces: Annotated[
         Path, typer.Option(metavar="FILE.npz", help="Push times of repositories.", show_default=False)

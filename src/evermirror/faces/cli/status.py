@@ -23,7 +23,7 @@ WATCH_GAP_S = 2.0
 
 def status(
     key: Annotated[
-        str | None, typer.Argument(metavar="[KEY]", show_default=False, help="One repository; default: all.")
+        str | None, typer.Argument(metavar="KEY", show_default=False, help="One repository; default: all.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on showing, until Ctrl-C.")] = False,
     server: Server = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from evermirror.errors import EnvironmentUnfit, EvermirrorError
+from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import AsJson, ConfigFile, DataDir, overrides
 from evermirror.faces.cli.output import age, print_json, print_table, say, warn
 from evermirror.model.access import Role, TokenRecord
@@ -22,13 +23,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 app = typer.Typer(
-    no_args_is_help=True, help="Make, list and revoke tokens; works offline on the data folder."
+    cls=Group, no_args_is_help=True, help="Make, list and revoke tokens; works offline on the data folder."
 )
 
 
-@app.command()
+@app.command(cls=Command)
 def create(
-    role: Annotated[Role, typer.Option(help="What its bearer may do.", show_default=False)],
+    role: Annotated[
+        Role,
+        typer.Option(
+            metavar="ROLE",
+            show_default=False,
+            help=f"What its bearer may do: {', '.join(r.value for r in Role)}.",
+        ),
+    ],
     name: Annotated[str, typer.Option(metavar="NAME", show_default=False, help="Whose it is.")] = "",
     trusted: Annotated[
         bool, typer.Option("--trusted", help="Of a worker: may hold private repositories and credentials.")
@@ -52,7 +60,7 @@ def create(
     warn(f"token {record.id}, role {record.role.value}: keep it, it is not shown again")
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def list_tokens(data: DataDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """List tokens; never the tokens themselves."""
 
@@ -73,7 +81,7 @@ def list_tokens(data: DataDir = None, config: ConfigFile = None, as_json: AsJson
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def revoke(
     which: Annotated[str, typer.Argument(metavar="ID|NAME", help="As `token list` shows it.")],
     data: DataDir = None,

@@ -79,7 +79,7 @@ function runningRow(sync) {
 function repoRow(repo) {
   const seen = repo.verified_at ? word("verified", ago((now - Date.parse(repo.verified_at)) / 1000)) : word("never");
   const error = repo.last_error;
-  const why = error ? `${error.error_type}: ${error.error_message} ${error.hint}` : "";
+  const why = error ? `${error.error_type}: ${[error.error_message, error.hint].filter(Boolean).join(". ")}` : "";
   const li = row(repo.key, `${word(`s_${repo.status}`)} · ${seen}`, why);
   if (error) li.classList.add("failing");
   return li;

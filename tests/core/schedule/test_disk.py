@@ -1,0 +1,94 @@
+"""The disk guard."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evermirror.core.schedule.disk import HOLD_S, HYSTERESIS, DiskGuard
+
+T0 = 1_700_000_000.0
+HIGH = 0.9
+LOW = HIGH - HYSTERESIS
+
+
+@pytest.fixture
+def guard():
+    return DiskGuard(HIGH)
+
+
+def test_it_accepts_until_the_mark_is_reached(guard):
+    assert guard.accepting
+    assert guard.observe(math.nextafter(HIGH, 0), T0)
+    assert not guard.observe(HIGH, T0)
+    assert not guard.accepting
+
+
+def test_between_the_marks_it_stays_as_it_was(guard):
+    middle = (HIGH + LOW) / 2
+    assert guard.observe(middle, T0)
+    guard.observe(HIGH, T0)
+    assert not guard.observe(middle, T0 + 1)
+    assert not guard.observe(LOW, T0 + 2)
+    assert guard.observe(math.nextafter(LOW, 0), T0 + 3)
+    assert guard.observe(middle, T0 + 4)
+
+
+def test_a_share_that_swings_around_the_mark_does_not_make_it_flap(guard):
+    guard.observe(HIGH, T0)
+    answers = {guard.observe(HIGH + (0.005 if n % 2 else -0.005), T0 + n) for n in range(100)}
+    assert answers == {False}
+
+
+def test_a_failed_write_closes_it_however_empty_the_disk_looks(guard):
+    guard.write_failed(T0)
+    assert not guard.accepting
+    assert not guard.observe(0.1, T0 + HOLD_S - 0.1)
+    assert guard.observe(0.1, T0 + HOLD_S)
+
+
+def test_the_hold_being_over_does_not_open_it_above_the_lower_mark(guard):
+    guard.write_failed(T0)
+    assert not guard.observe(LOW + 0.001, T0 + HOLD_S)
+    assert guard.observe(LOW - 0.001, T0 + HOLD_S + 1)
+
+
+def test_another_failed_write_starts_the_hold_again(guard):
+    guard.write_failed(T0)
+    guard.write_failed(T0 + HOLD_S - 1)
+    assert not guard.observe(0.1, T0 + HOLD_S)
+    assert guard.observe(0.1, T0 + 2 * HOLD_S - 1)
+
+
+def test_a_mark_below_the_hysteresis_never_opens_again_by_itself():
+    """An absurd setting errs on the safe side."""
+    guard = DiskGuard(0.01)
+    assert not guard.observe(0.02, T0)
+    assert not guard.observe(0.0, T0 + 1)
+
+
+EVENTS = st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.floats(0, 400)), max_size=60)
+
+
+@given(high=st.floats(0.03, 1), events=EVENTS)
+def test_it_never_accepts_at_or_above_the_mark_nor_soon_after_a_failed_write(high, events):
+    guard, now, failed_at = DiskGuard(high), T0, -math.inf
+    for share, fails, passes in events:
+        now += passes
+        before = guard.accepting
+        if fails:
+            guard.write_failed(now)
+            failed_at = now
+            assert not guard.accepting
+            before = False
+        after = guard.observe(share, now)
+        assert after is guard.accepting
+        if share >= high or now < failed_at + HOLD_S:
+            assert not after
+        elif share < high - HYSTERESIS:
+            assert after
+        else:
+            assert after is before

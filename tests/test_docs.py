@@ -1,0 +1,43 @@
+"""The reference pages say what the program says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from typer.main import get_command
+
+from evermirror.config.show import template
+from evermirror.faces.api.problems import Kind
+from evermirror.faces.cli.app import app
+from evermirror.model.failure import FailureKind
+from evermirror.model.repo import RepoStatus
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+def test_the_settings_page_shows_what_config_init_prints():
+    found = re.search(r"^```toml\n(.*?)^```$", page("settings.md"), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert found[1] == template()
+
+
+def test_every_command_has_a_heading_in_the_command_line_page():
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    headings = {h.split()[0] for h in re.findall(r"^## (.+)$", page("cli.md"), re.MULTILINE)}
+    assert set(commands) - headings == set()
+
+
+def test_every_problem_type_is_in_the_api_page():
+    text = page("api.md")
+    assert [k.uri for k in Kind if f"| {k.status} | `{k.uri}` |" not in text] == []
+
+
+def test_every_status_and_error_type_is_explained_in_the_guide():
+    text = page("guide.md")
+    told = [*(s.value for s in RepoStatus), *(k.value for k in FailureKind)]
+    assert [name for name in told if f"\n| `{name}` |" not in text] == []
