@@ -54,7 +54,7 @@ async def test_a_repo_released_at_any_step_of_its_poll_is_mirrored_when_it_is_ba
             await asyncio.sleep(0)
         await engine.obey(ReleaseRepos((key,), delete=True))
         assert engine._scheduler.polls_in_flight == 0
-        assert (engine._rounds, engine._jobs) == ({}, {})
+        assert (engine._rounds.open, engine._rounds._jobs) == ({}, {})
         await engine.obey(AssignRepos((spec,)))
 
         async def mirrored():
@@ -87,7 +87,7 @@ async def test_a_local_file_that_takes_no_writes_does_not_end_the_worker(stage, 
     async with stage.up() as up:
         await up.add(repo.url)
         await up.until_status("team/x", "active")
-        monkeypatch.setattr(up.node.worker._local, "forget", raise_trouble)
+        monkeypatch.setattr(up.node.worker._shelf._local, "forget", raise_trouble)
         await up.client.delete(f"/api/git_urls/{up.key('team/x')}")
         await up.add(repo.url)
         await up.until_status("team/x", "active")

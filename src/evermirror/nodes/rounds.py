@@ -1,130 +1,320 @@
-"""One round: a look at one upstream, and the sync that follows where its refs moved.
+"""Runs rounds: polls, syncs where refs moved, and ends each one exactly once for all who wait for it.
 
-A round is begun by a poll and ends exactly once, as ``Synced`` or ``Failed``, for all callers that share it.
+    begin ──▶ poll ──same───────────────────────▶ closed ──▶ Verified (batched), Synced to callers
+                └───moved──▶ waits for a slot ──▶ sync ──▶ closed ──▶ Synced
+                └─────────────── failed ──────────┴──────▶ closed ──▶ Failed
+
+Rules
+- A round ends first in the schedule and among the callers, in one step without await, and only then in words:
+  nobody meets a repo whose round is half over.
+- Whatever one repo brings about stays with it: its round ends, and the others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+import random
+import traceback
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
 
-from evermirror.edge.git.mirror import SyncOutcome
-from evermirror.edge.git.probe import Seen
+import structlog
+
+from evermirror.core.schedule.callers import Asked, Callers
+from evermirror.core.schedule.disk import DiskGuard
+from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.edge.git.mirror import Mirrors
+from evermirror.edge.git.probe import Prober, Seen, Unchanged
 from evermirror.edge.git.progress import GitProgress
-from evermirror.model.activity import Activity
-from evermirror.model.messages import Refused, RunningSync, Synced, SyncNow
-from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
-from evermirror.model.repo import RepoKey, RepoSpec
+from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.messages import Excused, Failed, Progress, Refused, Started, Synced, SyncNow
+from evermirror.model.refs import RefSnapshot
+from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskId
+from evermirror.nodes.link import WorkerPort
+from evermirror.nodes.round import Round, digest_of, moved, nothing_moved, without
+from evermirror.nodes.shelf import Shelf
+from evermirror.nodes.tally import Tally
 
-CHANGES_TOLD = 1000  # refs named in a report; the total is always told
-DIGEST_APART_REFS = 5000  # more refs than this are hashed in a thread: 5 ms of the event loop
-
-
-@dataclass(slots=True)
-class Mirrored:
-    """What the worker keeps of a repo besides its place in the schedule."""
-
-    spec: RepoSpec
-    here: bool  # there is a mirror on disk
-    digest: RefsDigest | None = None
-    mark: bytes | None = None
-    head_commit: Oid | None = None
-    refs_count: int = 0
-    size_bytes: int = 0
+log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Round:
-    """A round under way. ``started_at`` and ``looked_at`` are UTC seconds."""
+class Rounds:
+    """All rounds under way, and who waits for them."""
 
-    key: RepoKey
-    asked: tuple[SyncNow, ...]  # the callers whose round this is
-    started_at: float
-    looked_at: float  # when the refs in ``seen`` were asked for
-    seen: Seen | None = None
-    syncing_since: float | None = None
-    progress: GitProgress | None = None
-    told: GitProgress | None = None  # the progress that was last reported
+    def __init__(
+        self,
+        *,
+        port: WorkerPort,
+        scheduler: Scheduler,
+        prober: Prober,
+        mirrors: Mirrors,
+        shelf: Shelf,
+        tally: Tally,
+        disk: DiskGuard,
+        clock: Callable[[], float],
+        chance: random.Random,
+        ended: Callable[[], None],
+    ) -> None:
+        self._port = port
+        self._scheduler = scheduler
+        self._prober = prober
+        self._mirrors = mirrors
+        self._shelf = shelf
+        self._tally = tally
+        self._disk = disk
+        self._clock = clock
+        self._chance = chance
+        self._ended = ended  # there may be something to do now
+        self._callers = Callers()
+        self._asked: dict[TaskId, SyncNow] = {}
+        self._jobs: dict[RepoKey, asyncio.Task[None]] = {}
+        self.open: dict[RepoKey, Round] = {}
+        self.verified: dict[RepoKey, float] = {}  # looks that saw no change and are not told yet
+
+    # Callers
+
+    async def ask(self, command: SyncNow) -> None:
+        """Somebody wants a repo of ours looked at now."""
+        asked = self._callers.ask(command.key, command.task_id)
+        if asked is Asked.REFUSED:
+            failure = Failure(
+                FailureKind.CONFLICT, "too many callers wait for this repo", hint="Ask again later"
+            )
+            await self.refuse(command.key, (command.task_id,), failure)
+            return
+        self._asked[command.task_id] = command
+        rank = command.priority.rank if command.priority is not None else None
+        self._scheduler.request(command.key, self._clock(), rank=rank)
+
+    async def refuse(self, key: RepoKey, task_ids: tuple[TaskId, ...], failure: Failure) -> None:
+        """These callers do not get what they asked for."""
+        now = self._clock()
+        for task_id in task_ids:
+            self._asked.pop(task_id, None)
+        if task_ids:
+            await self._port.report(Refused(key, task_ids, failure, now, now))
+
+    async def refuse_clones(self) -> None:
+        """Who waits for a clone that there is no room for is told; the schedule keeps the repo in line."""
+        for key in {command.key for command in self._asked.values()} - self._shelf.here:
+            this = self.open.get(key)
+            if this is not None and this.waits_for_slot:
+                this.asked = ()
+                await self.refuse(key, self._callers.dropped(key), _no_room())
 
     @property
-    def force(self) -> bool:
-        return any(a.force for a in self.asked)
+    def awaited(self) -> bool:
+        return bool(self._asked)
 
-    @property
-    def task_ids(self) -> tuple[TaskId, ...]:
-        return tuple(a.task_id for a in self.asked)
+    # Under way
 
-    @property
-    def waits_for_slot(self) -> bool:
-        return self.seen is not None and self.syncing_since is None
+    def begin(self, key: RepoKey) -> None:
+        """A round is there from the moment that its poll is taken, so that it can be ended at any moment."""
+        now = self._clock()
+        asked = tuple(self._asked[t] for t in self._callers.started(key))
+        self.open[key] = this = Round(key, asked, now, now)
+        self._start(this, self._poll)
 
-    def running(self) -> RunningSync | None:
-        """As shown to people; None while it only polls."""
-        if self.syncing_since is None:
-            return None
-        progress = self.progress
-        return RunningSync(
-            self.key,
-            progress.phase if progress else "starting",
-            progress.percent if progress else None,
-            progress.received_bytes if progress else 0,
-            self.syncing_since,
+    def go_on(self, key: RepoKey) -> None:
+        """The repo got its slot."""
+        self._start(self.open[key], self._sync)
+
+    def _start(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
+        self._jobs[this.key] = asyncio.create_task(self._guarded(this, work))
+
+    async def break_off(self, keys: Iterable[RepoKey]) -> set[RepoKey]:
+        """Ends what is under way for repos that were taken away, and tells who waited; returns which ran."""
+        keys = list(keys)
+        jobs = {key: job for key in keys if (job := self._jobs.get(key)) is not None}
+        for key, job in jobs.items():
+            if key in self.open:  # one whose round is over has only its report left to send
+                job.cancel()
+        await asyncio.gather(*jobs.values(), return_exceptions=True)
+        for key in keys:
+            self._jobs.pop(key, None)  # one that was cancelled before it began could not do so itself
+            self.verified.pop(key, None)
+            if self.open.pop(key, None) is not None:
+                self._scheduler.abandoned(key, self._clock())
+        gone = Failure(FailureKind.NOT_FOUND, "the repo left the catalog", hint="Add it again")
+        for key in keys:
+            await self.refuse(key, self._callers.dropped(key), gone)
+        return set(jobs)
+
+    async def stop(self, grace_s: float) -> None:
+        """Gives what runs a moment, then ends it. Nothing is told: the next start takes it up again."""
+        jobs = list(self._jobs.values())
+        if jobs:
+            await asyncio.wait(jobs, timeout=grace_s)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    async def tell_progress(self) -> None:
+        """Reports how far long transfers are, where somebody waits and it moved."""
+        for this in list(self.open.values()):
+            if this.task_ids and this.progress is not None and this.progress is not this.told:
+                this.told = p = this.progress
+                await self._port.report(
+                    Progress(this.key, this.task_ids, p.phase, p.percent, p.received_bytes, self._clock())
+                )
+
+    # One round
+
+    async def _guarded(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
+        key = this.key
+        try:
+            await work(this)
+        except FailureError as error:
+            await self._fail(key, error.failure)
+        except Exception as error:
+            log.exception("a round broke", repo=key)
+            if key in self.open:  # else it had ended, and only the telling failed
+                await self._fail(key, _bug(error))
+        finally:
+            if self._jobs.get(key) is asyncio.current_task():
+                del self._jobs[key]
+            self._ended()
+
+    async def _poll(self, this: Round) -> None:
+        key, task_ids = this.key, this.task_ids
+        repo = self._shelf.repos[key]
+        if task_ids:
+            await self._port.report(Started(key, task_ids, this.started_at))
+        self._tally.polls += 1
+        result = await self._prober.probe(repo.spec, None if this.force else repo.mark)
+        if isinstance(result, Seen) and (this.force or await digest_of(result.snapshot) != repo.digest):
+            this.seen = result
+            self._scheduler.changed(key, self._clock(), first=not repo.here)
+            return
+        repo.mark = result.mark
+        if isinstance(result, Seen):
+            repo.refs_count, repo.head_commit = len(result.snapshot.refs), result.snapshot.head_oid
+        refused: list[Refused] = []
+        if task_ids:
+            await self._shelf.count(repo)
+            refused = await self._missing_commits(this)
+        now = self._clock()
+        self._scheduler.polled(key, now)
+        self._close(this)
+        self.verified[key] = this.looked_at
+        self._shelf.learnt(key)
+        if task_ids:
+            await self._answer(nothing_moved(this, repo, self._scheduler.memory(key).activity, now), refused)
+
+    async def _sync(self, this: Round) -> None:
+        key, repo = this.key, self._shelf.repos[this.key]
+        assert this.seen is not None  # noqa: S101 - only what was seen to move waits for a slot
+        this.syncing_since = self._clock()
+        spec = replace(repo.spec, url=this.seen.url)
+
+        async def look_again() -> RefSnapshot:
+            this.looked_at = self._clock()
+            again = await self._prober.probe(spec, None)
+            if isinstance(again, Unchanged):
+                raise TypeError("a probe without a mark cannot be unchanged")
+            this.seen = again
+            return again.snapshot
+
+        def progressed(progress: GitProgress) -> None:
+            this.progress = progress
+
+        addresses = await self._prober.addresses(spec)
+        outcome = await self._mirrors.sync(
+            spec, addresses, this.seen.snapshot, look_again, progressed, force=this.force
+        )
+        repo.here = True
+        self._shelf.here.add(key)
+        repo.digest, repo.mark = await digest_of(outcome.after), this.seen.mark
+        repo.head_commit, repo.refs_count = outcome.after.head_oid, len(outcome.after.refs)
+        repo.size_bytes = outcome.size_bytes
+        refused = await self._missing_commits(this)
+        now = self._clock()
+        self._scheduler.synced(key, now, outcome.push_times)
+        self._close(this)
+        self._shelf.learnt(key)
+        self._tally.changes += 1 if outcome.changes else 0
+        self._tally.received_bytes += outcome.received_bytes
+        report = moved(this, outcome, repo.digest, self._scheduler.memory(key).activity, now)
+        _log_synced(report)
+        await self._answer(report, refused)
+
+    async def _missing_commits(self, this: Round) -> list[Refused]:
+        """Callers that want a commit which is not there are told so."""
+        refused = []
+        for asked in this.asked:
+            if asked.min_commit is None or await self._mirrors.has_commit(this.key, asked.min_commit):
+                continue
+            failure = Failure(
+                FailureKind.NOT_FOUND,
+                f"upstream's branches and tags do not contain commit {asked.min_commit}",
+                hint="Push it first, or check the id",
+            )
+            refused.append(Refused(this.key, (asked.task_id,), failure, this.started_at, self._clock()))
+        return refused
+
+    async def _answer(self, report: Synced, refused: list[Refused]) -> None:
+        await self._port.report(without(report, refused))
+        for refusal in refused:
+            await self._port.report(refusal)
+
+    async def _fail(self, key: RepoKey, failure: Failure) -> None:
+        this = self.open[key]
+        now = self._clock()
+        if failure.kind is FailureKind.DISK_FULL:
+            self._disk.write_failed(now)
+            self._scheduler.allow_clones(False)
+        verdict = self._scheduler.failed(key, failure, now, jitter=self._chance.uniform(-1.0, 1.0))
+        self._close(this)
+        self._shelf.learnt(key, *verdict.uncounted)
+        if verdict.uncounted:
+            await self._port.report(Excused(verdict.uncounted))
+        log.warning(
+            "failed", repo=key, kind=failure.kind.value, reason=failure.message, counted=verdict.counted
+        )
+        await self._port.report(
+            Failed(
+                key,
+                this.task_ids,
+                failure,
+                verdict.counted,
+                verdict.failures,
+                this.started_at,
+                now,
+                verdict.next_attempt_at,
+            )
+        )
+
+    def _close(self, this: Round) -> None:
+        del self.open[this.key]
+        for task_id in self._callers.ended(this.key).answered:
+            self._asked.pop(task_id, None)
+
+
+def _log_synced(report: Synced) -> None:
+    if report.changes_total or report.first:
+        log.info(
+            "synced",
+            repo=report.key,
+            first=report.first,
+            refs=report.changes_total,
+            commits=report.commits,
+            seconds=round(report.ended_at - report.started_at, 3),
         )
 
 
-async def digest_of(snapshot: RefSnapshot) -> RefsDigest:
-    """The digest, without holding up the event loop for a repo of very many refs."""
-    if len(snapshot.refs) > DIGEST_APART_REFS:
-        return await asyncio.to_thread(snapshot.digest)
-    return snapshot.digest()
-
-
-def nothing_moved(this: Round, repo: Mirrored, activity: Activity, now: float) -> Synced:
-    """The answer to callers of a round in which upstream was as it is here."""
-    assert repo.digest is not None  # noqa: S101 - only a mirror can be found unchanged
-    return Synced(
-        key=this.key,
-        task_ids=this.task_ids,
-        digest=repo.digest,
-        head_commit=repo.head_commit,
-        refs_count=repo.refs_count,
-        changes=(),
-        changes_total=0,
-        commits=0,
-        received_bytes=0,
-        size_bytes=repo.size_bytes,
-        first=False,
-        started_at=this.started_at,
-        verified_at=this.looked_at,
-        ended_at=now,
-        activity=activity,
+def _no_room() -> Failure:
+    return Failure(
+        FailureKind.DISK_FULL,
+        "no room for a new clone: the disk is fuller than fleet.disk_high, or was a moment ago",
+        hint="Free some space in the data folder",
     )
 
 
-def moved(this: Round, outcome: SyncOutcome, digest: RefsDigest, activity: Activity, now: float) -> Synced:
-    """The report of a sync that succeeded."""
-    return Synced(
-        key=this.key,
-        task_ids=this.task_ids,
-        digest=digest,
-        head_commit=outcome.after.head_oid,
-        refs_count=len(outcome.after.refs),
-        changes=outcome.changes[:CHANGES_TOLD],
-        changes_total=len(outcome.changes),
-        commits=outcome.commits,
-        received_bytes=outcome.received_bytes,
-        size_bytes=outcome.size_bytes,
-        first=outcome.first,
-        started_at=this.started_at,
-        verified_at=this.looked_at,
-        ended_at=now,
-        activity=activity,
-        phases_s=outcome.phases_s,
+def _bug(error: Exception) -> Failure:
+    return Failure(
+        FailureKind.UNKNOWN,
+        f"internal error: {type(error).__name__}: {error}",
+        hint="This is a bug in evermirror: please report it with the log",
+        context={"traceback": "".join(traceback.format_exception(error))[-8000:]},
     )
-
-
-def without(report: Synced, refused: list[Refused]) -> Synced:
-    """The report for those callers who got what they asked for."""
-    gone = {task_id for refusal in refused for task_id in refusal.task_ids}
-    return replace(report, task_ids=tuple(t for t in report.task_ids if t not in gone))
