@@ -16,6 +16,7 @@ from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.credentials import Credentials
 from evermirror.edge.git.environment import GitSettings
+from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.git.probe import Prober, ProbeSettings
 from evermirror.edge.net.resolver import Resolver
@@ -23,6 +24,7 @@ from evermirror.edge.store.local import LocalState
 from evermirror.model.address import AllowList
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Host, RepoKey, RepoSpec
+from evermirror.nodes.caretaker import CareSettings
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.link import Link
 from evermirror.nodes.worker import Worker, WorkerParts
@@ -41,6 +43,7 @@ class Product:
 
     resolver: Resolver
     prober: Prober
+    git: Git
     mirrors: Mirrors
 
     @classmethod
@@ -52,7 +55,7 @@ class Product:
         )
         resolver = Resolver(allow)
         prober = Prober(resolver, Credentials(), NoGit(), ProbeSettings(ca_file=ca_file, allow=allow))
-        return cls(resolver, prober, Mirrors(data / "mirrors", git))
+        return cls(resolver, prober, git, Mirrors(data / "mirrors", git))
 
     async def close(self) -> None:
         await self.prober.close()
@@ -71,10 +74,12 @@ async def worker_on(
         scheduler=Scheduler(settings),
         prober=product.prober,
         mirrors=product.mirrors,
+        maintenance=Maintenance(product.git),
         local=local,
         disk=DiskGuard(1.0),
         clock=SteadyClock(),
         chance=random.Random(1),
+        care=CareSettings(slots=0),
     )
     worker = Worker(parts, settings)
     work = asyncio.create_task(worker.run())

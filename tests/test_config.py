@@ -137,6 +137,7 @@ BAD_FILES = [
     ('[upstreams]\nschemes = ["https", "ftp"]', "upstreams.schemes: 'ftp' is not one of https, http, ssh"),
     ("[upstreams]\nschemes = []", "upstreams.schemes: is empty"),
     ('[upstreams]\nallow = [\n  "a b",\n]', "evermirror.toml:2: upstreams.allow: 'a b'"),
+    ('[upstreams]\nrefs_extra = ["refs/archive/"]', "upstreams.refs_extra: 'refs/archive/' is evermirror's"),
     ('[upstreams]\nrefs_extra = ["heads"]', "upstreams.refs_extra: 'heads' is not a ref prefix"),
     ('[client]\nserver = "socks"', "client.server: is not an http:// or https:// URL"),
     ("[catalog]\nsources = 'x'", "catalog.sources: 'x' cannot be used; accepted: a list of strings"),

@@ -98,4 +98,6 @@ class Running:
         await self.until(holds)
 
     def refs(self, name: str) -> dict[str, str]:
-        return read_refs(self.stage.mirror(self.key(name)))
+        """What upstream is to equal: without what is kept or restored."""
+        refs = read_refs(self.stage.mirror(self.key(name)))
+        return {n: oid for n, oid in refs.items() if not n.startswith(("refs/evermirror/", "refs/restored/"))}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
 from evermirror.config.values import (
     Address,
@@ -39,10 +39,12 @@ from evermirror.model.source import check_source
 
 DATABASE_FILE = "evermirror.db"  # in data.dir
 SCHEMES = ("https", "http", "ssh")
+FILTERS = ("blob:none", "blob:limit", "tree", "object:type", "sparse:oid", "combine")  # git's own names
 _CREDENTIAL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _REF_PREFIX = re.compile(r"refs/[A-Za-z0-9._/-]+/")
+OWN_PREFIXES = ("refs/evermirror/", "refs/restored/", "refs/archive/")
 
-MINUTE, HOUR = 60.0, 3600.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 MB = 1_000_000
 
 
@@ -82,6 +84,8 @@ def _check_ref_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     for prefix in prefixes:
         if not _REF_PREFIX.fullmatch(prefix) or ".." in prefix or "//" in prefix:
             raise ValueError(f'{prefix!r} is not a ref prefix such as "refs/changes/"')
+        if prefix.startswith(OWN_PREFIXES):
+            raise ValueError(f"{prefix!r} is evermirror's own: no upstream has a say there")
     return prefixes
 
 
@@ -201,6 +205,83 @@ class Limits(Section):
     )
     git_output_bytes: Size = Field(
         default=64 * MB, gt=0, description="Largest output of one git command: about 600,000 refs."
+    )
+
+
+class Maintenance(Section):
+    """Upkeep of mirrors, while nothing else is to be done."""
+
+    enabled: Flag = Field(default=True, description="Repack, index and check mirrors in idle slots.")
+    slots: Count = Field(default=1, ge=1, le=64, description="Mirrors that are worked on at the same time.")
+    packs_max: Count = Field(
+        default=20, ge=1, le=1000, description="More packs than this are repacked into larger ones."
+    )
+    full_every: Duration = Field(
+        default=30 * DAY, gt=0, description="A mirror that changed is repacked as a whole this often."
+    )
+    fsck_every: Duration = Field(
+        default=30 * DAY,
+        gt=0,
+        description="Every object is checked this often; a damaged mirror is replaced by a fresh clone.",
+    )
+    cruft_expiry: Duration = Field(
+        default=180 * DAY, gt=0, description="What no branch, tag or kept tip reaches stays for this long."
+    )
+    time_limit: Duration = Field(default=HOUR, gt=0, description="A job that takes longer is ended.")
+
+
+def _check_filters(filters: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = [f for f in filters if f not in FILTERS]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not one of {', '.join(FILTERS)}")
+    return filters
+
+
+class Serve(Section):
+    """Mirrors for git clients."""
+
+    packs: Count = Field(default=16, ge=1, le=10_000, description="Git processes that make packs at a time.")
+    per_client: Count = Field(
+        default=8,
+        ge=1,
+        le=10_000,
+        description="Packs on their way to one address at a time. A proxy in front is one address.",
+    )
+    queue: Count = Field(default=64, ge=0, le=10_000, description="Clients that may wait for their turn.")
+    queue_wait: Duration = Field(default=10.0, ge=0, description="So long; then 503 with Retry-After.")
+    silence: Duration = Field(
+        default=5 * MINUTE, gt=0, description="A client that neither sends nor takes anything is left."
+    )
+    filters: Annotated[TextList, AfterValidator(_check_filters)] = Field(
+        default=("blob:none", "blob:limit", "tree"),
+        description="For partial clones, of blob:none, blob:limit, tree, object:type, sparse:oid, combine.",
+    )
+    cache_bytes: Size = Field(
+        default=2_000 * MB, ge=0, description="Packs of fresh clones kept in data.dir/cache; 0: none."
+    )
+
+
+def _forever(value: object) -> object:
+    return "none" if isinstance(value, str) and value.lower() == "forever" else value
+
+
+class Keep(Section):
+    """What stays when upstream throws something away, and when upstream is not followed."""
+
+    retention: Annotated[MaybeDuration, BeforeValidator(_forever)] = Field(
+        default=90 * DAY, gt=0, description="Rewritten and deleted tips are kept so long; none: for ever."
+    )
+    trash: Duration = Field(
+        default=7 * DAY, ge=0, description="A removed mirror can be brought back for so long."
+    )
+    guard_share: Number = Field(
+        default=0.2, ge=0, le=1, description="An upstream that lost more than this share of its refs,"
+    )
+    guard_least: Count = Field(
+        default=5, ge=0, description="and more refs than this, is not followed until that is confirmed,"
+    )
+    confirm_after: Duration = Field(
+        default=DAY, ge=0, description="or until it has looked so for this long, at three polls or more."
     )
 
 
@@ -327,6 +408,9 @@ class Config(Section):
     upstreams: Upstreams = Upstreams()
     schedule: Schedule = Schedule()
     limits: Limits = Limits()
+    maintenance: Maintenance = Maintenance()
+    serve: Serve = Serve()
+    keep: Keep = Keep()
     fleet: Fleet = Fleet()
     worker: Worker = Worker()
     aggregator: Aggregator = Aggregator()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from evermirror.model.activity import NO_ACTIVITY, Activity
 from evermirror.model.failure import FailureKind
+from evermirror.model.kept import GuardMemory
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
 
@@ -23,3 +24,4 @@ class RepoMemory:
     failures: int = 0
     failure_kind: FailureKind | None = None
     not_before: float = 0.0  # a retry is not due before this
+    guard: GuardMemory | None = None  # a change that is held back

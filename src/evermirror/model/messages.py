@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure
+from evermirror.model.kept import KeptTip
 from evermirror.model.refs import Oid, RefChange, RefsDigest
 from evermirror.model.repo import Priority, RepoKey, RepoSpec
 from evermirror.model.task import TaskId
@@ -38,13 +39,25 @@ class ReleaseRepos:
 
 @dataclass(frozen=True, slots=True)
 class SyncNow:
-    """Look at once and sync if it moved. ``force`` fetches even where nothing seems to have changed."""
+    """Look at once and sync if it moved. ``force`` fetches even where nothing seems to have changed;
+    ``accept`` is a person's word that upstream is to be followed where a guard holds its change back."""
 
     key: RepoKey
     task_id: TaskId
     force: bool = False
     min_commit: Oid | None = None
     priority: Priority | None = None  # of this request; None: the repo's own
+    accept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreTip:
+    """Show a kept tip again, as a public ref of its own below ``refs/restored/``."""
+
+    key: RepoKey
+    task_id: TaskId
+    kept: str  # the hidden ref that holds it
+    as_name: str | None = None  # None: named after the ref and the day
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class ApplySettings:
     slots: int | None = None
 
 
-Command = AssignRepos | ReleaseRepos | SyncNow | ApplySettings
+Command = AssignRepos | ReleaseRepos | SyncNow | RestoreTip | ApplySettings
 
 
 # Reports
@@ -103,6 +116,20 @@ class Synced:
     ended_at: float
     activity: Activity
     phases_s: tuple[tuple[str, float], ...] = ()
+    kept: tuple[KeptTip, ...] = ()  # old tips that upstream threw away; bounded: see kept_total
+    kept_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A kept tip can be fetched again as ``ref``."""
+
+    key: RepoKey
+    task_ids: tuple[TaskId, ...]
+    ref: str
+    oid: Oid
+    started_at: float
+    ended_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,4 +236,16 @@ class WorkerStatus:
     at: float
 
 
-Report = Started | Progress | Synced | Failed | Refused | Excused | Verified | Held | Released | WorkerStatus
+Report = (
+    Started
+    | Progress
+    | Synced
+    | Restored
+    | Failed
+    | Refused
+    | Excused
+    | Verified
+    | Held
+    | Released
+    | WorkerStatus
+)

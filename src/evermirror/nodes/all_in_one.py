@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -13,21 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from pydantic import SecretStr
 
 from evermirror.config import Config, split_host_port
-from evermirror.core.schedule.disk import DiskGuard
-from evermirror.core.schedule.scheduler import Scheduler
-from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.connection import HttpLimits
-from evermirror.edge.git.credentials import Credential, Credentials
-from evermirror.edge.git.environment import GitSettings
-from evermirror.edge.git.mirror import Mirrors, MirrorSettings
-from evermirror.edge.git.probe import Prober, ProbeSettings
 from evermirror.edge.git.serve import GitServer
-from evermirror.edge.net.resolver import Resolver
-from evermirror.edge.store.local import LocalState
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import TokenUsed
@@ -35,10 +23,9 @@ from evermirror.errors import ConfigError, EnvironmentUnfit, ExitCode
 from evermirror.faces.api.app import create_app
 from evermirror.faces.api.auth import Auth, AuthSettings
 from evermirror.faces.api.context import ApiSettings
+from evermirror.faces.api.git_metrics import GitCollector
 from evermirror.faces.api.metrics import Metrics
-from evermirror.model.address import AllowList
 from evermirror.model.repo import RepoKey, RepoStatus
-from evermirror.model.url import UrlRules
 from evermirror.nodes import lifecycle
 from evermirror.nodes.catalog_watch import CatalogSettings, CatalogWatch
 from evermirror.nodes.clock import SteadyClock
@@ -46,9 +33,17 @@ from evermirror.nodes.coordinator import Coordinator
 from evermirror.nodes.http_server import serving
 from evermirror.nodes.link import Link
 from evermirror.nodes.playground import playground_running
-from evermirror.nodes.served import ServedMirrors
+from evermirror.nodes.served import ServedMirrors, serve_settings
 from evermirror.nodes.service import RepoFilter
-from evermirror.nodes.worker import Worker, WorkerParts
+from evermirror.nodes.wiring import (
+    credentials_of,
+    git_settings,
+    make_worker,
+    schedule_settings,
+    url_rules,
+    with_absolute_data,
+)
+from evermirror.nodes.worker import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -138,7 +133,7 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
         recorder = await stack.enter_async_context(Recorder(store))
         link = Link()
         clock = SteadyClock()
-        worker = await _worker(config, git, credentials, link, clock, stack)
+        worker = await make_worker(config, git, credentials, link, clock, stack)
         rules = url_rules(config)
         metrics = Metrics()
         coordinator = Coordinator(
@@ -183,53 +178,6 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
         yield Node(config, url, coordinator, worker, catalog, link, broken)
 
 
-async def _worker(
-    config: Config,
-    git: Git,
-    credentials: Credentials,
-    link: Link,
-    clock: SteadyClock,
-    stack: contextlib.AsyncExitStack,
-) -> Worker:
-    allow = AllowList.parse(list(config.upstreams.allow))
-    resolver = Resolver(allow)
-    stack.callback(resolver.close)
-    limits = config.limits
-    prober = Prober(
-        resolver,
-        credentials,
-        git,
-        ProbeSettings(
-            http=HttpLimits(
-                connect_s=limits.connect_timeout,
-                answer_s=limits.answer_timeout,
-                answer_bytes=limits.answer_bytes,
-            ),
-            ca_file=str(config.upstreams.ca_file) if config.upstreams.ca_file else None,
-            refs_extra=config.upstreams.refs_extra,
-            allow=allow,
-        ),
-    )
-    stack.push_async_callback(prober.close)
-    local = await LocalState.open(config.data.dir / "worker.db")
-    stack.push_async_callback(local.close)
-    mirrors = Mirrors(
-        config.data.dir / "mirrors", git, MirrorSettings(max_repo_size=config.upstreams.max_repo_size)
-    )
-    settings = schedule_settings(config)
-    parts = WorkerParts(
-        port=link,
-        scheduler=Scheduler(settings),
-        prober=prober,
-        mirrors=mirrors,
-        local=local,
-        disk=DiskGuard(config.fleet.disk_high),
-        clock=clock,
-        chance=random.Random(),  # noqa: S311 - spreads retries, guards nothing
-    )
-    return Worker(parts, settings)
-
-
 @contextlib.asynccontextmanager
 async def _http(
     config: Config,
@@ -252,8 +200,10 @@ async def _http(
         ),
         on_used=lambda token: recorder.put_soon(TokenUsed(token.id, time.time())),
     )
-    served = ServedMirrors(coordinator, worker, GitServer(git))
-    app = create_app(coordinator, auth, ApiSettings(), metrics, served)
+    server = GitServer(git, serve_settings(config))
+    metrics.registry.register(GitCollector(server.figures))
+    served = ServedMirrors(coordinator, worker, server)
+    app = create_app(coordinator, auth, ApiSettings(git_silence_s=config.serve.silence), metrics, served)
     async with serving(app, sock, tls_cert=config.server.tls_cert, tls_key=config.server.tls_key):
         yield
 
@@ -332,61 +282,3 @@ async def _first_mirror(node: Node) -> RepoKey | None:
 
 def _as_it_is(config: Config) -> Config:
     return config
-
-
-# What the settings mean for each part
-
-
-def with_absolute_data(config: Config) -> Config:
-    """git runs in a folder of its own, where a relative path would mean another place."""
-    return config.model_copy(
-        update={"data": config.data.model_copy(update={"dir": config.data.dir.resolve()})}
-    )
-
-
-def schedule_settings(config: Config) -> ScheduleSettings:
-    return ScheduleSettings(
-        policy=config.schedule.policy,
-        slots=config.schedule.slots,
-        min_gap_s=config.schedule.min_gap,
-        max_gap_s=config.schedule.max_gap,
-        polls_per_second=config.schedule.polls_per_second,
-        host_rate=config.limits.host_rate,
-        host_connections=config.limits.host_connections,
-        polls_in_flight=config.limits.polls_in_flight,
-    )
-
-
-def url_rules(config: Config) -> UrlRules:
-    return UrlRules(
-        schemes=frozenset(config.upstreams.schemes), allow=AllowList.parse(list(config.upstreams.allow))
-    )
-
-
-def git_settings(config: Config) -> GitSettings:
-    return GitSettings(
-        data_dir=config.data.dir,
-        binary=config.git.binary,
-        schemes=frozenset(config.upstreams.schemes),
-        ca_file=config.upstreams.ca_file,
-        refs_extra=config.upstreams.refs_extra,
-        connect_timeout_s=config.limits.connect_timeout,
-        no_progress_s=config.limits.no_progress,
-        output_bytes=config.limits.git_output_bytes,
-    )
-
-
-def credentials_of(config: Config) -> Credentials:
-    def secret(value: SecretStr | None) -> str:
-        return value.get_secret_value() if value is not None else ""
-
-    return Credentials(
-        Credential(
-            name,
-            username=c.username or "",
-            password=secret(c.password),
-            token=secret(c.token),
-            ssh_key_file=c.ssh_key_file,
-        )
-        for name, c in config.credentials.items()
-    )

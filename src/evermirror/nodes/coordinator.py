@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 import structlog
 
+from evermirror.core.keep.choose import choose
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import writes_of
 from evermirror.errors import Conflict, NotFound, UsageError
 from evermirror.model.failure import FailureError
+from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import (
     AssignRepos,
     Failed,
@@ -26,18 +27,19 @@ from evermirror.model.messages import (
     Refused,
     ReleaseRepos,
     Report,
+    Restored,
     Started,
     Synced,
-    SyncNow,
     WorkerStatus,
 )
-from evermirror.model.refs import Oid, RefSnapshot
-from evermirror.model.repo import Priority, RepoKey, RepoRecord
+from evermirror.model.refs import RefSnapshot
+from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.model.url import RepoUrl, UrlRules, parse_url
-from evermirror.nodes.link import CoordinatorPort
-from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, RepoFilter, TaskParams
-from evermirror.nodes.submission import apply_info, new_record
+from evermirror.nodes.link import CoordinatorPort, WorkerView
+from evermirror.nodes.overview import overview_of
+from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, RepoFilter, TaskParams, Upkeep
+from evermirror.nodes.submission import apply_info, command_of, new_record, restore_params, sync_params
 
 log = structlog.get_logger(__name__)
 
@@ -46,14 +48,6 @@ WAIT_MAX_S = 300.0  # the longest that one request may wait for a task
 OVERVIEW_FRESH_S = 1.0  # counts over all repos are made at most once a second
 DAY_S = 86_400.0
 TASKS_KEPT_S = 30 * DAY_S
-
-
-class WorkerView(Protocol):
-    """What is asked of a worker directly: small reads that need no task."""
-
-    def plan(self, key: RepoKey) -> PollPlan: ...
-
-    async def refs(self, key: RepoKey) -> RefSnapshot: ...
 
 
 class Coordinator:
@@ -138,7 +132,7 @@ class Coordinator:
             for task_id in report.task_ids:
                 self._progress[task_id] = report
             return  # seen live, not worth a write
-        if isinstance(report, Started | Synced | Failed | Refused):
+        if isinstance(report, Started | Synced | Restored | Failed | Refused):
             pending = self._pending.get(report.key)
             if pending is not None and pending.id in report.task_ids:
                 del self._pending[report.key]
@@ -146,7 +140,7 @@ class Coordinator:
             await self._recorder.put(write)
         if isinstance(report, Held):
             log.debug("worker told what it holds", repos=len(report.items), last=report.last)
-        if isinstance(report, Synced | Failed | Refused):
+        if isinstance(report, Synced | Restored | Failed | Refused):
             for task_id in report.task_ids:
                 self._progress.pop(task_id, None)
             if any(task_id in self._ended for task_id in report.task_ids):
@@ -257,11 +251,7 @@ class Coordinator:
         record = await self._find_or_add(key_or_url, may_add=may_add, actor=actor)
         if not record.enabled:
             raise UsageError(f"{record.key} is disabled", hint="Enable it first")
-        wanted = {
-            "force": params.force,
-            "min_commit": params.min_commit,
-            "priority": params.priority.value if params.priority is not None else None,
-        }
+        wanted = sync_params(params)
         task = self._pending.get(record.key)
         if task is None or task.params != wanted:
             task = await self._store.create_task(record.key, trigger, user=actor, params=wanted)
@@ -283,17 +273,7 @@ class Coordinator:
         return (await self._put(key_or_url, None, actor=actor))[1]
 
     async def _send(self, task: TaskRecord) -> None:
-        params = task.params or {}
-        commit, priority = params.get("min_commit"), params.get("priority")
-        await self._port.command(
-            SyncNow(
-                task.repo,
-                task.id,
-                force=bool(params.get("force")),
-                min_commit=Oid(str(commit)) if commit else None,
-                priority=Priority(priority) if priority else None,
-            )
-        )
+        await self._port.command(command_of(task))
 
     async def get_task(self, task_id: TaskId) -> TaskRecord:
         task = await self._store.get_task(task_id)
@@ -324,6 +304,54 @@ class Coordinator:
     async def list_tasks(self, key_or_url: str, limit: int) -> tuple[TaskRecord, ...]:
         return await self._store.list_tasks((await self.find_repo(key_or_url)).key, limit)
 
+    # What upstream threw away, or seems to
+
+    async def history(self, key_or_url: str) -> tuple[KeptTip, ...]:
+        return await self._worker.history((await self.find_repo(key_or_url)).key)
+
+    async def restore(
+        self, key_or_url: str, ref: str, date: str | None, as_name: str | None, *, actor: str
+    ) -> TaskRecord:
+        key = (await self.find_repo(key_or_url)).key
+        tip = choose(await self._worker.history(key), ref, date)
+        params = restore_params(tip.name, as_name)
+        task = await self._store.create_task(key, Trigger.API, user=actor, params=params)
+        await self._store.audit(actor, "repo.restored-tip", key, {"kept": tip.name, "as": as_name})
+        if not self._tasks_held:
+            await self._send(task)
+        return task
+
+    async def confirm(self, key_or_url: str, *, actor: str) -> TaskRecord:
+        record = await self.find_repo(key_or_url)
+        held = self._worker.guard(record.key)
+        if held is None:
+            raise Conflict(f"nothing of {record.key} is held back", hint="Its status says what is the matter")
+        await self._store.audit(actor, "repo.confirmed", record.key, {"reason": held.reason.value})
+        asked = TaskParams(accept=True)
+        return await self.submit_task(record.key, asked, trigger=Trigger.API, actor=actor, may_add=False)
+
+    async def undelete(self, key_or_url: str, *, actor: str) -> RepoRecord:
+        bare = RepoKey(key_or_url.rstrip("/").removesuffix(".git"))
+        key = self._parse(key_or_url).key if _is_url(key_or_url) else bare
+        async with self.changing:
+            if await self._find_key(key) is not None:
+                raise Conflict(f"{key} is in the catalog", hint="There is nothing to undelete")
+            if await self._store.find_repo(key, removed=True) is None:
+                raise NotFound(f"no repo {key_or_url!r}", hint="Add it with `evermirror add URL`")
+            record = await self._store.restore_repo(key, self._clock())
+            if record.source != "api":  # the catalog it came from would take it away again
+                record = replace(record, source="api")
+                await self._store.upsert_repos([record])
+        await self._store.audit(actor, "repo.undeleted", key, None)
+        await self.assign([record])
+        return record
+
+    async def guard(self, key_or_url: str) -> GuardMemory | None:
+        return self._worker.guard((await self.find_repo(key_or_url)).key)
+
+    async def upkeep(self, key_or_url: str) -> Upkeep | None:
+        return await self._worker.upkeep((await self.find_repo(key_or_url)).key)
+
     # What is known
 
     async def refs(self, key_or_url: str) -> RefSnapshot:
@@ -351,30 +379,12 @@ class Coordinator:
             return self._overview
         counts = await self._store.overview_counts()
         stale = await self._store.worst_verified()
-        status = self._status
-        self._overview = Overview(
-            total_repos=counts.total,
-            by_status=counts.by_status,
-            by_priority=counts.by_priority,
+        self._overview = overview_of(
+            counts=counts,
             fresh_repos=await self._store.count_fresh(now, self._fresh_bound_s),
-            worst_lag_s=None
-            if stale.oldest_verified_at is None
-            else max(0.0, now - stale.oldest_verified_at),
-            polls_total=status.polls_total if status else 0,
-            polls_per_second=status.polls_per_second if status else 0.0,
-            changes_total=status.changes_total if status else 0,
-            received_bytes_total=status.received_bytes_total if status else 0,
-            running=status.running if status else (),
-            queued_syncs=status.queued_syncs if status else 0,
-            hosts=status.hosts if status else (),
-            failures_by_kind=counts.failures_by_kind,
-            disk_free_bytes=status.disk_free_bytes if status else 0,
-            disk_total_bytes=status.disk_total_bytes if status else 0,
-            accepting_clones=status.accepting_clones if status else False,
-            warnings=(
-                *(status.warnings if status else ()),
-                *(w for more in self._more_warnings for w in more()),
-            ),
+            stale=stale,
+            status=self._status,
+            warnings=[w for more in self._more_warnings for w in more()],
             started_at=self._started_at,
             now=now,
         )

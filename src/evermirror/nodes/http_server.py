@@ -15,6 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 STOP_S = 3  # whole seconds that open requests are given at a stop; event streams never end by themselves
 HEAD_BYTES_MAX = 64 * 1024  # request line and headers; browsers stay below 16 KiB
 HEAD_S = 30.0  # for them to arrive; a connection that never asks anything is closed too
+# A connection whose other end takes nothing for this long is cut by the system, with what waits to be sent.
+UNTAKEN_S = 600
 FRAMING_MAX = 8  # bytes around each byte of a body: chunks of a single byte have 5
 
 
@@ -71,6 +73,8 @@ async def serving(
     app: Any, sock: socket.socket, *, tls_cert: Path | None = None, tls_key: Path | None = None
 ) -> AsyncIterator[None]:
     """Serves ``app`` (ASGI) until the block is left; open requests are then given a moment."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_S * 1000)
     server = _Server(
         uvicorn.Config(
             app,

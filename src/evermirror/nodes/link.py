@@ -8,7 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import Command, Report
+from evermirror.model.refs import RefSnapshot
+from evermirror.model.repo import RepoKey
+from evermirror.nodes.service import PollPlan, Upkeep
 
 COMMANDS_WAITING = 256  # commands are few and may be large (an assignment carries a chunk of repos)
 REPORTS_WAITING = 4096  # a burst of results while the database is busy
@@ -28,6 +32,20 @@ class CoordinatorPort(Protocol):
     async def command(self, command: Command) -> None: ...
 
     async def next_report(self) -> Report: ...
+
+
+class WorkerView(Protocol):
+    """What is asked of a worker directly: small reads that need no task."""
+
+    def plan(self, key: RepoKey) -> PollPlan: ...
+
+    async def refs(self, key: RepoKey) -> RefSnapshot: ...
+
+    def guard(self, key: RepoKey) -> GuardMemory | None: ...
+
+    async def upkeep(self, key: RepoKey) -> Upkeep | None: ...
+
+    async def history(self, key: RepoKey) -> tuple[KeptTip, ...]: ...
 
 
 class Link:

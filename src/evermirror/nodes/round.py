@@ -12,12 +12,14 @@ from evermirror.edge.git.mirror import SyncOutcome
 from evermirror.edge.git.probe import Seen
 from evermirror.edge.git.progress import GitProgress
 from evermirror.model.activity import Activity
+from evermirror.model.kept import GuardMemory
 from evermirror.model.messages import Refused, RunningSync, Synced, SyncNow
 from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
 from evermirror.model.repo import RepoKey, RepoSpec
 from evermirror.model.task import TaskId
 
 CHANGES_TOLD = 1000  # refs named in a report; the total is always told
+KEPT_TOLD = 1000  # the same of kept tips
 DIGEST_APART_REFS = 5000  # more refs than this are hashed in a thread: 5 ms of the event loop
 
 
@@ -32,6 +34,8 @@ class Mirrored:
     head_commit: Oid | None = None
     refs_count: int = 0
     size_bytes: int = 0
+    guard: GuardMemory | None = None  # upstream's change that is held back
+    damaged: bool = False  # fsck found it broken: the next sync replaces it
 
 
 @dataclass(slots=True)
@@ -50,6 +54,10 @@ class Round:
     @property
     def force(self) -> bool:
         return any(a.force for a in self.asked)
+
+    @property
+    def accept(self) -> bool:
+        return any(a.accept for a in self.asked)
 
     @property
     def task_ids(self) -> tuple[TaskId, ...]:
@@ -121,6 +129,8 @@ def moved(this: Round, outcome: SyncOutcome, digest: RefsDigest, activity: Activ
         ended_at=now,
         activity=activity,
         phases_s=outcome.phases_s,
+        kept=outcome.kept[:KEPT_TOLD],
+        kept_total=len(outcome.kept),
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 import traceback
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 
 import structlog
@@ -23,7 +23,7 @@ import structlog
 from evermirror.core.schedule.callers import Asked, Callers
 from evermirror.core.schedule.disk import DiskGuard
 from evermirror.core.schedule.scheduler import Scheduler
-from evermirror.edge.git.mirror import Mirrors
+from evermirror.edge.git.mirror import HeldBack, Mirrors
 from evermirror.edge.git.probe import Prober, Seen, Unchanged
 from evermirror.edge.git.progress import GitProgress
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -55,6 +55,8 @@ class Rounds:
         clock: Callable[[], float],
         chance: random.Random,
         ended: Callable[[], None],
+        make_way: Callable[[RepoKey], Awaitable[None]],
+        synced: Callable[[Synced], None],
     ) -> None:
         self._port = port
         self._scheduler = scheduler
@@ -66,6 +68,8 @@ class Rounds:
         self._clock = clock
         self._chance = chance
         self._ended = ended  # there may be something to do now
+        self._make_way = make_way  # whoever else works on the mirror is to leave it
+        self._synced = synced  # for whoever else cares for the mirror
         self._callers = Callers()
         self._asked: dict[TaskId, SyncNow] = {}
         self._jobs: dict[RepoKey, asyncio.Task[None]] = {}
@@ -86,6 +90,13 @@ class Rounds:
         self._asked[command.task_id] = command
         rank = command.priority.rank if command.priority is not None else None
         self._scheduler.request(command.key, self._clock(), rank=rank)
+
+    def replace_damaged(self, key: RepoKey) -> None:
+        """The mirror was found broken: it is looked at at once, and replaced by a fresh clone."""
+        if (repo := self._shelf.repos.get(key)) is not None:
+            repo.damaged = True
+            self._scheduler.request(key, self._clock())
+            self._ended()
 
     async def refuse(self, key: RepoKey, task_ids: tuple[TaskId, ...], failure: Failure) -> None:
         """These callers do not get what they asked for."""
@@ -165,6 +176,9 @@ class Rounds:
         key = this.key
         try:
             await work(this)
+        except HeldBack as held:
+            self._hold_back(key, held)
+            await self._fail(key, held.failure)
         except FailureError as error:
             await self._fail(key, error.failure)
         except Exception as error:
@@ -176,18 +190,28 @@ class Rounds:
                 del self._jobs[key]
             self._ended()
 
+    def _hold_back(self, key: RepoKey, held: HeldBack) -> None:
+        memory = held.memory
+        if (repo := self._shelf.repos.get(key)) is not None:  # it may just have been taken away
+            repo.guard = memory
+        if memory.sightings == 1:
+            log.warning(
+                "held back", repo=key, guard=memory.reason.value, reason=held.failure.message, alert=True
+            )
+
     async def _poll(self, this: Round) -> None:
         key, task_ids = this.key, this.task_ids
         repo = self._shelf.repos[key]
+        force = this.force or repo.damaged
         if task_ids:
             await self._port.report(Started(key, task_ids, this.started_at))
         self._tally.polls += 1
-        result = await self._prober.probe(repo.spec, None if this.force else repo.mark)
-        if isinstance(result, Seen) and (this.force or await digest_of(result.snapshot) != repo.digest):
+        result = await self._prober.probe(repo.spec, None if force else repo.mark)
+        if isinstance(result, Seen) and (force or await digest_of(result.snapshot) != repo.digest):
             this.seen = result
             self._scheduler.changed(key, self._clock(), first=not repo.here)
             return
-        repo.mark = result.mark
+        repo.mark, repo.guard = result.mark, None
         if isinstance(result, Seen):
             repo.refs_count, repo.head_commit = len(result.snapshot.refs), result.snapshot.head_oid
         refused: list[Refused] = []
@@ -220,10 +244,18 @@ class Rounds:
             this.progress = progress
 
         addresses = await self._prober.addresses(spec)
+        await self._make_way(key)
         outcome = await self._mirrors.sync(
-            spec, addresses, this.seen.snapshot, look_again, progressed, force=this.force
+            spec,
+            addresses,
+            this.seen.snapshot,
+            look_again,
+            progressed,
+            force=this.force,
+            guard=repo.guard,
+            accept=this.accept,
         )
-        repo.here = True
+        repo.here, repo.guard, repo.damaged = True, None, False
         self._shelf.here.add(key)
         repo.digest, repo.mark = await digest_of(outcome.after), this.seen.mark
         repo.head_commit, repo.refs_count = outcome.after.head_oid, len(outcome.after.refs)
@@ -237,6 +269,7 @@ class Rounds:
         self._tally.received_bytes += outcome.received_bytes
         report = moved(this, outcome, repo.digest, self._scheduler.memory(key).activity, now)
         _log_synced(report)
+        self._synced(report)
         await self._answer(report, refused)
 
     async def _missing_commits(self, this: Round) -> list[Refused]:
@@ -299,6 +332,7 @@ def _log_synced(report: Synced) -> None:
             first=report.first,
             refs=report.changes_total,
             commits=report.commits,
+            kept=report.kept_total,
             seconds=round(report.ended_at - report.started_at, 3),
         )
 

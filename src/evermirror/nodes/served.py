@@ -3,41 +3,71 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import replace
 
-from evermirror.edge.git.serve import GitServer, ServerBusy
+from evermirror.config import Config
+from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy, ServeSettings
 from evermirror.errors import InvalidUrl, NotFound
 from evermirror.faces.api.git_service import GitBusy, ServedRepo
+from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.nodes.coordinator import Coordinator
 from evermirror.nodes.worker import Worker
+
+BEGUN_S = 60.0  # between two requests of one clone; git sends the next as soon as it has read the last
+TOLD_OF_MAX = 10_000
 
 
 class ServedMirrors:
     """Implements the API's ``GitService``."""
 
-    def __init__(self, coordinator: Coordinator, worker: Worker, server: GitServer) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        worker: Worker,
+        server: GitServer,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._coordinator = coordinator
         self._worker = worker
         self._server = server
+        self._clock = clock
+        self._told_of: dict[str, tuple[ServedRepo, float]] = {}  # by the name asked for, oldest first
 
-    async def open(self, key: str) -> ServedRepo | None:
-        """The mirror of ``key`` (or alias), where it is in the catalog and on disk."""
+    async def open(self, key: str, *, begun: bool = False) -> ServedRepo | None:
+        """The mirror of ``key`` (or alias), where it is in the catalog and on disk.
+
+        A clone is several requests: one that has begun goes on from the trash, should its mirror leave."""
         try:
             record = await self._coordinator.find_repo(key)
         except (NotFound, InvalidUrl):
-            return None
+            return await self._leaving(key) if begun else None
         path = self._worker.mirror_path(record.key)
         if path is None:
-            return None
-        return ServedRepo(record.key, path, record.spec.private, record.verified_at)
+            return await self._leaving(key) if begun else None
+        repo = ServedRepo(record.key, path, record.spec.private, record.verified_at)
+        self._told_of.pop(key, None)
+        self._told_of[key] = (repo, self._clock())
+        if len(self._told_of) > TOLD_OF_MAX:
+            del self._told_of[next(iter(self._told_of))]
+        return repo
 
-    def advertise(self, repo: ServedRepo, protocol: str) -> AsyncIterator[bytes]:
-        return _told(self._server.advertise(repo.path, protocol))
+    async def _leaving(self, key: str) -> ServedRepo | None:
+        """A mirror that some client was told of a moment ago, in the trash or on its way there."""
+        repo, at = self._told_of.get(key, (None, 0.0))
+        if repo is None or self._clock() - at > BEGUN_S:
+            return None
+        path = await self._worker.trashed_path(repo.key)
+        return None if path is None else replace(repo, path=path)
+
+    def advertise(self, repo: ServedRepo, protocol: str, client: str) -> AsyncIterator[bytes]:
+        return _told(self._server.advertise(repo.path, protocol, client=client))
 
     def upload_pack(
-        self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str
+        self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str, client: str
     ) -> AsyncIterator[bytes]:
-        return _told(self._server.upload_pack(repo.path, body, protocol))
+        return _told(self._server.upload_pack(repo.path, body, protocol, client=client))
 
 
 async def _told(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
@@ -48,3 +78,20 @@ async def _told(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
                 yield chunk
         except ServerBusy as busy:
             raise GitBusy(busy.retry_after_s) from None
+        except BadRequest as error:
+            raise FailureError(Failure(FailureKind.UNKNOWN, str(error))) from None
+
+
+def serve_settings(config: Config) -> ServeSettings:
+    """What the section ``serve`` means here."""
+    serve = config.serve
+    return ServeSettings(
+        packs_max=serve.packs,
+        per_client=serve.per_client,
+        queue=serve.queue,
+        queue_wait_s=serve.queue_wait,
+        silence_s=serve.silence,
+        filters=serve.filters,
+        cache_bytes=serve.cache_bytes,
+        cache_folder=config.data.dir / "cache" / "packs",
+    )

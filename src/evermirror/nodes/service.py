@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import HostState, RunningSync
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
@@ -29,6 +30,7 @@ class TaskParams:
     min_commit: str | None = None
     force: bool = False
     priority: Priority | None = None
+    accept: bool = False  # follow upstream although a guard holds its change back
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,20 @@ class PollPlan:
     reason: str
     gap_s: float | None  # the gap the policy aims for
     last_poll_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """How a mirror lies on the disk, as last seen, and when it was last cared for (UTC seconds)."""
+
+    packs: int
+    loose_objects: int
+    loose_refs: int
+    size_bytes: int
+    cruft_bytes: int  # what no ref reaches, kept for a while
+    has_bitmap: bool
+    repacked_at: float | None
+    checked_at: float | None  # by fsck, which found it whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +133,28 @@ class CoordinatorService(Protocol):
     async def holders(self, key_or_url: str) -> tuple[Holder, ...]: ...
 
     async def plan(self, key_or_url: str) -> PollPlan: ...
+
+    async def guard(self, key_or_url: str) -> GuardMemory | None:
+        """What of upstream is held back, if anything is."""
+        ...
+
+    async def upkeep(self, key_or_url: str) -> Upkeep | None: ...
+
+    async def history(self, key_or_url: str) -> tuple[KeptTip, ...]:
+        """Old tips that upstream threw away, newest first."""
+        ...
+
+    async def restore(
+        self, key_or_url: str, ref: str, date: str | None, as_name: str | None, *, actor: str
+    ) -> TaskRecord: ...
+
+    async def confirm(self, key_or_url: str, *, actor: str) -> TaskRecord:
+        """Upstream is to be followed although a guard holds its change back."""
+        ...
+
+    async def undelete(self, key_or_url: str, *, actor: str) -> RepoRecord:
+        """Back into the catalog, with the mirror that lies in the trash."""
+        ...
 
     async def overview(self) -> Overview: ...
 

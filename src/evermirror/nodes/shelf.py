@@ -35,15 +35,28 @@ class Shelf:
         self._schedule_of = schedule_of
         self._memories: dict[RepoKey, RepoMemory] = {}  # of repos not assigned yet
         self._unsaved: set[RepoKey] = set()
+        self._trashed: set[RepoKey] = set()  # may be brought back
 
     async def recall(self) -> list[HeldRepo]:
         """At start: what is on disk, and what was remembered of it."""
         self.here = set(await self._mirrors.held())
+        self._trashed = {item.key for item in await self._mirrors.trashed() if not item.damaged}
         self._memories = {m.key: m for m in await self._local.load()}
         return [
             HeldRepo(k, m.digest if (m := self._memories.get(k)) else None, m.verified_at if m else None)
             for k in sorted(self.here)
         ]
+
+    async def bring_back(self, keys: Iterable[RepoKey]) -> None:
+        """Mirrors of these that lie in the trash are mirrors again, with all that they kept."""
+        for key in self._trashed.intersection(keys) - self.here:
+            self._trashed.discard(key)
+            try:
+                if await self._mirrors.undiscard(key):
+                    self.here.add(key)
+                    log.info("mirror brought back from the trash", repo=key)
+            except FailureError as error:
+                log.warning("mirror not brought back", repo=key, reason=error.failure.message)
 
     def put(self, command: AssignRepos) -> tuple[list[Entry], list[RepoKey]]:
         """Repos that are assigned from now on, as the schedule takes them; and those reached in a new way."""
@@ -59,7 +72,7 @@ class Shelf:
             else:
                 self.repos[spec.key] = repo = Mirrored(spec, here=spec.key in self.here)
                 if memory is not None and repo.here:
-                    repo.digest, repo.mark = memory.digest, memory.mark
+                    repo.digest, repo.mark, repo.guard = memory.digest, memory.mark, memory.guard
             known = command.activities[n] if n < len(command.activities) else None
             if memory is None and known is not None:
                 memory = RepoMemory(spec.key, activity=known)
@@ -79,7 +92,8 @@ class Shelf:
         """The mirror goes to the trash."""
         self.here.discard(key)
         try:
-            await self._mirrors.discard(key)
+            if await self._mirrors.discard(key):
+                self._trashed.add(key)
         except FailureError as error:
             log.warning("mirror not discarded", repo=key, reason=error.failure.message)
 
@@ -109,7 +123,7 @@ class Shelf:
 
     def _memory(self, key: RepoKey) -> RepoMemory:
         repo = self.repos[key]
-        return replace(self._schedule_of(key), digest=repo.digest, mark=repo.mark)
+        return replace(self._schedule_of(key), digest=repo.digest, mark=repo.mark, guard=repo.guard)
 
     async def count(self, repo: Mirrored) -> None:
         """Figures of a mirror that was here before we started: an answer tells them too."""

@@ -1,4 +1,4 @@
-"""What people may say of a repo when they add it: known keys are checked, others kept as given."""
+"""What people may say: of a repo when they add it, and of a task; and how a stored task becomes a command."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import TypeVar
 
 from evermirror.errors import InvalidValue, UsageError
 from evermirror.model.duration import parse_duration
+from evermirror.model.messages import RestoreTip, SyncNow
+from evermirror.model.refs import Oid
 from evermirror.model.repo import Mode, Priority, RepoRecord, RepoSpec, check_interval
+from evermirror.model.task import TaskRecord
 from evermirror.model.url import RepoUrl, check_alias
+from evermirror.nodes.service import TaskParams
 
 _Choice = TypeVar("_Choice", Priority, Mode)
 
@@ -49,6 +53,38 @@ def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: f
             case "alias":
                 record = replace(record, alias=None if value is None else _alias(value))
     return replace(record, spec=spec, info=kept)
+
+
+def sync_params(params: TaskParams) -> dict[str, object]:
+    """What is stored of a task that somebody asked for."""
+    said: dict[str, object] = {
+        "force": params.force,
+        "min_commit": params.min_commit,
+        "priority": params.priority.value if params.priority is not None else None,
+    }
+    return {**said, "accept": True} if params.accept else said
+
+
+def restore_params(kept: str, as_name: str | None) -> dict[str, object]:
+    """What is stored of a task that restores a kept tip."""
+    return {"restore": kept, "as": as_name}
+
+
+def command_of(task: TaskRecord) -> SyncNow | RestoreTip:
+    """What the worker is told, now or again after a restart."""
+    params = task.params or {}
+    kept, as_name = params.get("restore"), params.get("as")
+    if kept is not None:
+        return RestoreTip(task.repo, task.id, str(kept), str(as_name) if as_name is not None else None)
+    commit, priority = params.get("min_commit"), params.get("priority")
+    return SyncNow(
+        task.repo,
+        task.id,
+        force=bool(params.get("force")),
+        min_commit=Oid(str(commit)) if commit else None,
+        priority=Priority(priority) if priority else None,
+        accept=bool(params.get("accept")),
+    )
 
 
 def _choice(kind: type[_Choice], key: str, value: object) -> _Choice:

@@ -23,11 +23,13 @@ from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.core.schedule.views import Entry
 from evermirror.edge.git.folder import DiskUsage
+from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.git.probe import Prober
 from evermirror.edge.store.local import LocalState
 from evermirror.errors import NotFound
 from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import (
     ApplySettings,
     AssignRepos,
@@ -35,15 +37,17 @@ from evermirror.model.messages import (
     Held,
     Released,
     ReleaseRepos,
+    RestoreTip,
     SyncNow,
     Verified,
     WorkerStatus,
 )
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey
+from evermirror.nodes.caretaker import CareSettings, Caretaker
 from evermirror.nodes.link import WorkerPort
 from evermirror.nodes.rounds import Rounds
-from evermirror.nodes.service import PollPlan
+from evermirror.nodes.service import PollPlan, Upkeep
 from evermirror.nodes.shelf import Shelf
 from evermirror.nodes.tally import Tally, status_of
 
@@ -68,10 +72,12 @@ class WorkerParts:
     scheduler: Scheduler
     prober: Prober
     mirrors: Mirrors
+    maintenance: Maintenance
     local: LocalState
     disk: DiskGuard
     clock: Callable[[], float]
     chance: random.Random
+    care: CareSettings
 
 
 class Worker:
@@ -89,6 +95,16 @@ class Worker:
         self._arriving: list[Entry] = []  # assigned in chunks of which the last is not here yet
         self._tally = Tally()
         self._shelf = Shelf(parts.mirrors, parts.local, parts.scheduler.memory)
+        self._care = Caretaker(
+            parts.care,
+            port=parts.port,
+            scheduler=parts.scheduler,
+            mirrors=parts.mirrors,
+            maintenance=parts.maintenance,
+            shelf=self._shelf,
+            clock=parts.clock,
+            damaged=lambda key: self._rounds.replace_damaged(key),
+        )
         self._rounds = Rounds(
             port=parts.port,
             scheduler=parts.scheduler,
@@ -100,6 +116,8 @@ class Worker:
             clock=parts.clock,
             chance=parts.chance,
             ended=self._poke.set,
+            make_way=self._care.make_way,
+            synced=lambda report: self._care.synced(report.key, moved=report.changes_total > 0),
         )
 
     # Life
@@ -109,7 +127,8 @@ class Worker:
         await self._tell_held()
         try:
             async with asyncio.TaskGroup() as group:
-                for loop in (self._obey, self._dispatch, self._tell, self._keep_saving, self._keep_tidy):
+                loops = (self._obey, self._dispatch, self._tell, self._keep_saving, self._keep_tidy)
+                for loop in (*loops, self._care.run):
                     group.create_task(loop(), name=loop.__name__)
         finally:
             await self._stop()
@@ -122,6 +141,7 @@ class Worker:
 
     async def _stop(self) -> None:
         await self._rounds.stop(STOP_GRACE_S)
+        await self._care.stop(STOP_GRACE_S)
         try:
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._tell_verified()
@@ -139,11 +159,14 @@ class Worker:
         """Carries out one command."""
         match command:
             case AssignRepos():
+                await self._shelf.bring_back(spec.key for spec in command.repos)
                 self._assign(command)
             case ReleaseRepos():
                 await self._release(command)
             case SyncNow():
                 await self._sync_now(command)
+            case RestoreTip():
+                await self._care.restore(command)
             case ApplySettings():
                 given = {
                     f: v
@@ -172,6 +195,8 @@ class Worker:
         # All of them leave in one step without await: nobody meets a repo that is only half gone.
         self._shelf.drop(command.keys)
         self._scheduler.remove(command.keys, self._clock())
+        for key in command.keys:
+            self._care.released(key)
         ran = await self._rounds.break_off(command.keys)
         if command.delete:
             for key in command.keys:
@@ -283,8 +308,26 @@ class Worker:
         """Where the mirror is, if there is one."""
         return self._mirrors.path(key) if key in self._shelf.here else None
 
+    async def trashed_path(self, key: RepoKey) -> Path | None:
+        """Where the mirror is that was thrown away last, if it still is."""
+        items = await self._mirrors.trashed()
+        return next((item.path for item in items if item.key == key and not item.damaged), None)
+
     async def refs(self, key: RepoKey) -> RefSnapshot:
         """The public refs of the mirror here."""
         if key not in self._shelf.here:
             raise NotFound(f"there is no mirror of {key} yet", hint="Wait for its first sync")
         return await self._mirrors.read_refs(key)
+
+    def guard(self, key: RepoKey) -> GuardMemory | None:
+        """What of upstream is held back, if anything is."""
+        repo = self._shelf.repos.get(key)
+        return repo.guard if repo is not None else None
+
+    async def history(self, key: RepoKey) -> tuple[KeptTip, ...]:
+        """Old tips that upstream threw away, newest first."""
+        return await self._mirrors.history(key) if key in self._shelf.here else ()
+
+    async def upkeep(self, key: RepoKey) -> Upkeep | None:
+        """How the mirror lies on the disk; None where there is none."""
+        return await self._care.upkeep(key)

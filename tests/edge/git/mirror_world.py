@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.credentials import Credential, Credentials
 from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.mirror import Mirrors, MirrorSettings
-from evermirror.model.repo import Host, RepoKey, RepoSpec
+from evermirror.model.repo import Host, Mode, RepoKey, RepoSpec
 from tests.support.gitrepo import read_refs, run_git
 from tests.support.upstream import UpstreamServer
 
@@ -24,6 +26,8 @@ class World:
     credentials: list[Credential] = field(default_factory=list)
     settings: MirrorSettings = field(default_factory=MirrorSettings)
     no_progress_s: float = 30.0
+    mode: Mode = Mode.EXACT
+    clock: Callable[[], float] = time.time
 
     def __post_init__(self):
         self.git = Git(
@@ -35,7 +39,7 @@ class World:
             ),
             Credentials(self.credentials),
         )
-        self.mirrors = Mirrors(self.root / "mirrors", self.git, self.settings)
+        self.mirrors = Mirrors(self.root / "mirrors", self.git, self.settings, clock=self.clock)
 
     def spec(self, repo, credential=None) -> RepoSpec:
         key = RepoKey(f"{self.upstream.host}/{repo.name}")
@@ -44,21 +48,30 @@ class World:
     async def look(self, spec):
         return await self.git.ls_remote(spec, ADDRESSES)
 
-    async def sync(self, repo, *, seen=None, reprobe=None, on_progress=None, force=False, credential=None):
-        spec = self.spec(repo, credential)
+    async def sync(
+        self, repo, *, seen=None, reprobe=None, on_progress=None, force=False, credential=None, **more
+    ):
+        spec = replace(self.spec(repo, credential), mode=self.mode)
 
         async def look_again():
             return await self.look(spec)
 
         seen = seen if seen is not None else await self.look(spec)
-        return await self.mirrors.sync(spec, ADDRESSES, seen, reprobe or look_again, on_progress, force=force)
+        return await self.mirrors.sync(
+            spec, ADDRESSES, seen, reprobe or look_again, on_progress, force=force, **more
+        )
 
     def path(self, repo) -> Path:
         return self.mirrors.path(self.spec(repo).key)
 
+    def public(self, repo) -> dict[str, str]:
+        """The mirror's refs without our hidden ones."""
+        refs = read_refs(self.path(repo))
+        return {name: oid for name, oid in refs.items() if not name.startswith("refs/evermirror/kept/")}
+
     def assert_equal(self, repo):
         """The mirror is upstream's twin, and sound."""
-        assert read_refs(self.path(repo)) == repo.public_refs()
+        assert self.public(repo) == repo.public_refs()
         fsck = subprocess.run(
             ["git", "fsck", "--full"], cwd=self.path(repo), capture_output=True, text=True, check=False
         )

@@ -135,7 +135,7 @@ async def test_an_empty_upstream_is_mirrored_and_followed_when_it_fills_and_empt
     world.assert_equal(repo)
     assert (await world.mirrors.read_refs(world.spec(repo).key)).head == "refs/heads/main"
     repo.delete_branch("main")
-    outcome = await world.sync(repo)
+    outcome = await world.sync(repo, accept=True)
     world.assert_equal(repo)
     assert await world.mirrors.read_refs(world.spec(repo).key) == outcome.after
 
@@ -498,7 +498,7 @@ async def test_five_thousand_refs_come_change_and_go(world):
     await world.sync(repo)
     for_all = "".join(f"delete {name}\n" for name in repo.refs() if name != "refs/heads/main")
     repo.git("update-ref", "--stdin", stdin=for_all)
-    await world.sync(repo)
+    await world.sync(repo, accept=True)
     world.assert_equal(repo)
 
 

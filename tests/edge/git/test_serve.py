@@ -43,6 +43,11 @@ async def chunks(*data):
         yield piece
 
 
+def clone_of(repo, who="git/2.39.5"):
+    first = f"want {repo.tip()} side-band-64k agent={who}\n"
+    return f"{len(first) + 4:04x}{first}00000009done\n".encode()
+
+
 class Face:
     """The thinnest HTTP in front of it."""
 
@@ -160,14 +165,18 @@ async def test_a_client_that_takes_nothing_is_ended(served):
 
 
 async def test_too_many_at_once_wait_a_little_and_are_told_to_come_back(served):
-    world, _, path = served
+    world, repo, path = served
+    repo.big_blob(20_000_000)
+    await world.sync(repo)
     server = GitServer(world.git, ServeSettings(packs_max=1, queue_wait_s=0.05))
-    first = server.advertise(path, "version=2")
+    first = server.upload_pack(path, chunks(clone_of(repo)))
     await anext(first)
     with pytest.raises(ServerBusy):
-        await gather(server.advertise(path, "version=2"))
+        await gather(server.upload_pack(path, chunks(clone_of(repo))))
+    assert await gather(server.advertise(path, "version=2"))  # a look needs no turn
     await first.aclose()
-    assert await gather(server.advertise(path, "version=2"))
+    assert await gather(server.upload_pack(path, chunks(clone_of(repo))))
+    assert server.figures().refused == 1
 
 
 async def test_requests_are_bounded_also_when_they_are_small_until_unpacked():

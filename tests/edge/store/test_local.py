@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ from evermirror.edge.store.local import LocalState
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.activity import Activity
 from evermirror.model.failure import FailureError, FailureKind
+from evermirror.model.kept import GuardMemory, GuardReason
 from evermirror.model.memory import RepoMemory
 
 FULL = RepoMemory(
@@ -27,6 +29,7 @@ FULL = RepoMemory(
     failures=3,
     failure_kind=FailureKind.NOT_FOUND,
     not_before=2e9,
+    guard=GuardMemory(GuardReason.SHRUNKEN, 1e9 + 0.5, 2, "1e" * 32, 7),
 )
 
 
@@ -210,3 +213,31 @@ async def test_a_hundred_thousand_repos_load_within_seconds(path):
     assert len(await state.load()) == 100_000
     assert time.process_time() - started < 4  # goal 2 s; doubled for a busy machine
     await state.close()
+
+
+async def test_a_file_of_the_first_version_is_taken_over_with_all_that_it_knew(path):
+    with sqlite3.connect(path) as old:
+        old.executescript(
+            """
+            CREATE TABLE repos (
+                key TEXT PRIMARY KEY,
+                fast REAL NOT NULL, middle REAL NOT NULL, slow REAL NOT NULL, as_of REAL NOT NULL,
+                last_push_at REAL NOT NULL, last_poll_at REAL NOT NULL, verified_at REAL NOT NULL,
+                digest BLOB, mark BLOB, failures INTEGER NOT NULL, failure_kind TEXT, not_before REAL NOT NULL
+            ) WITHOUT ROWID;
+            CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+            INSERT INTO repos VALUES ('h/a', 1, 2, 3, 4, 5, 6, 7, NULL, NULL, 8, 'NOT_FOUND', 9);
+            INSERT INTO meta VALUES ('generation', 41);
+            PRAGMA user_version=1;
+            """
+        )
+    old.close()
+    known = RepoMemory(
+        "h/a", Activity((1, 2, 3), 4, 5), 6, 7, failures=8, failure_kind=FailureKind.NOT_FOUND, not_before=9
+    )
+    for generation in (42, 43):
+        state = await LocalState.open(path)
+        assert (state.generation, state.rebuilt) == (generation, False)
+        assert (await state.load())[-1] == known
+        await state.save([FULL])
+        await state.close()

@@ -7,13 +7,14 @@ import re
 import time
 from dataclasses import replace
 
-from evermirror.errors import InvalidUrl, NotFound
+from evermirror.core.keep.choose import choose
+from evermirror.errors import Conflict, InvalidUrl, NotFound
 from evermirror.model.access import TokenRecord
 from evermirror.model.messages import HostState, RunningSync
 from evermirror.model.refs import Oid, RefSnapshot
 from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec, RepoStatus
-from evermirror.model.task import TaskId, TaskRecord, TaskStatus
-from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan
+from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
+from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, TaskParams, Upkeep
 
 _URL = re.compile(r"(?:https?://)?([a-z0-9.-]+\.[a-z]+(?::[0-9]+)?)/([A-Za-z0-9._~/+-]+)")
 
@@ -35,6 +36,9 @@ class FakeCoordinator:
         self.audit = []
         self.refs_of = {}
         self.explode = None
+        self.guards = {}
+        self.kept = {}
+        self.removed = {}
 
     async def add_url(self, git_url, info, *, actor):
         key = key_of(git_url)
@@ -74,7 +78,8 @@ class FakeCoordinator:
     async def remove_repo(self, key_or_url, *, actor):
         record = await self.find_repo(key_or_url)
         self.audit.append((actor, "remove", record.key))
-        return self.repos.pop(record.key)
+        self.removed[record.key] = self.repos.pop(record.key)
+        return record
 
     async def submit_task(self, key_or_url, params, *, trigger, actor, may_add):
         key = key_of(key_or_url)
@@ -124,6 +129,39 @@ class FakeCoordinator:
     async def plan(self, key_or_url):
         await self.find_repo(key_or_url)
         return PollPlan(time.time() + 60, "adaptive: pushed 3 times a day", 600.0, time.time())
+
+    async def guard(self, key_or_url):
+        return self.guards.get((await self.find_repo(key_or_url)).key)
+
+    async def upkeep(self, key_or_url):
+        await self.find_repo(key_or_url)
+        return Upkeep(2, 0, 3, 4096, 0, True, time.time(), None)
+
+    async def history(self, key_or_url):
+        return self.kept.get((await self.find_repo(key_or_url)).key, ())
+
+    async def restore(self, key_or_url, ref, date, as_name, *, actor):
+        key = (await self.find_repo(key_or_url)).key
+        tip = choose(self.kept.get(key, ()), ref, date)
+        self.audit.append((actor, "restore", tip.name, as_name))
+        return await self.submit_task(key, TaskParams(), trigger=Trigger.API, actor=actor, may_add=False)
+
+    async def confirm(self, key_or_url, *, actor):
+        key = (await self.find_repo(key_or_url)).key
+        if key not in self.guards:
+            raise Conflict(f"nothing of {key} is held back")
+        self.audit.append((actor, "confirm", key))
+        return await self.submit_task(key, TaskParams(), trigger=Trigger.API, actor=actor, may_add=False)
+
+    async def undelete(self, key_or_url, *, actor):
+        key = key_of(key_or_url)
+        if key in self.repos:
+            raise Conflict(f"{key} is in the catalog")
+        if key not in self.removed:
+            raise NotFound(f"{key} is not here")
+        self.audit.append((actor, "undelete", key))
+        self.repos[key] = self.removed.pop(key)
+        return self.repos[key]
 
     async def overview(self):
         by_status = {s.value: 0 for s in RepoStatus}

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import os
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -34,10 +35,10 @@ class RealGit:
         self.busy = False
         self.closed = asyncio.Event()
 
-    async def open(self, key):
+    async def open(self, key, *, begun=False):
         return self.repo if key == KEY else None
 
-    async def advertise(self, repo, protocol):
+    async def advertise(self, repo, protocol, client=""):
         if self.busy:
             raise GitBusy(4.2)
         if "version=2" not in protocol:
@@ -45,7 +46,7 @@ class RealGit:
         async for chunk in self._run(repo, ["--advertise-refs"], None, protocol):
             yield chunk
 
-    async def upload_pack(self, repo, body, protocol):
+    async def upload_pack(self, repo, body, protocol, client=""):
         data = b"".join([chunk async for chunk in body])
         async for chunk in self._run(repo, [], data, protocol):
             yield chunk
@@ -62,7 +63,7 @@ class RealGit:
 class EndlessGit(RealGit):
     """Sends for as long as somebody reads."""
 
-    async def upload_pack(self, repo, body, protocol):
+    async def upload_pack(self, repo, body, protocol, client=""):
         async for _ in body:
             pass
         try:
@@ -144,6 +145,22 @@ async def test_what_follows_the_end_of_a_zipped_body_is_not_kept(house, repo):
         )
     assert plain.status_code == longer.status_code == 200
     assert longer.content == plain.content
+
+
+async def test_a_client_that_takes_nothing_is_left_and_what_it_held_is_free(house, repo):
+    house.git = EndlessGit(repo)
+    house.settings = replace(house.settings, git_silence_s=0.3)
+    async with serving(house.app()) as address:
+        host, _, port = address.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
+        writer.write(
+            f"POST /git/{KEY}/git-upload-pack HTTP/1.1\r\nHost: {address}\r\nContent-Length: 4\r\n"
+            "Content-Type: application/x-git-upload-pack-request\r\n\r\n0000".encode()
+        )
+        assert b"200" in await reader.readline()
+        async with asyncio.timeout(10):
+            await house.git.closed.wait()
+        writer.transport.abort()
 
 
 async def test_a_client_that_leaves_ends_the_work(house, repo):

@@ -77,6 +77,8 @@ async def test_the_document_names_every_operation_and_no_other_host(client):
         ("GET", "/api/git_urls"), ("GET", "/api/git_urls/{key}"), ("DELETE", "/api/git_urls/{key}"),
         ("GET", "/api/repos/{key}"), ("GET", "/api/repos/{key}/-/refs"), ("GET", "/api/repos/{key}/-/tasks"),
         ("GET", "/api/repos/{key}/-/holders"), ("GET", "/api/overview"), ("GET", "/api/version"),
+        ("GET", "/api/repos/{key}/-/history"), ("POST", "/api/repos/{key}/-/restore"),
+        ("POST", "/api/repos/{key}/-/confirm"), ("POST", "/api/repos/{key}/-/undelete"),
         ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"),
     }  # fmt: skip
     for item in document["paths"].values():

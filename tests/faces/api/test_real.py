@@ -444,6 +444,8 @@ OPERATIONS = [
     "POST /api/tasks", "GET /api/tasks/{task_id}", "POST /api/git_urls", "GET /api/git_urls",
     "GET /api/git_urls/{key}", "DELETE /api/git_urls/{key}", "GET /api/repos/{key}",
     "GET /api/repos/{key}/-/refs", "GET /api/repos/{key}/-/tasks", "GET /api/repos/{key}/-/holders",
+    "GET /api/repos/{key}/-/history", "POST /api/repos/{key}/-/restore", "POST /api/repos/{key}/-/confirm",
+    "POST /api/repos/{key}/-/undelete",
     "GET /api/overview", "GET /api/version", "GET /healthz", "GET /readyz", "GET /metrics",
 ]  # fmt: skip
 

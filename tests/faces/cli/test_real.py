@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -230,3 +231,46 @@ def test_tokens_made_beside_the_running_server_count_within_seconds(cli, node, u
         within_s=5,
     )
     cli("add", url, env={"EVERMIRROR_TOKEN": boss}, code=4)
+
+
+def test_history_shows_what_upstream_threw_away_and_restore_brings_it_back(cli, repo, key, tmp_path):
+    assert "nothing was thrown away" in cli("history", key).stdout
+    old, new = repo.tip(), repo.force_push()
+    cli("sync", key, "--wait")
+    (item,) = json.loads(cli("history", key, "--json").stdout)["items"]
+    assert (item["old"], item["new"]) == (old, new)
+    table = cli("history", key).stdout
+    assert all(word in table for word in (item["date"], "refs/heads/main", "rewritten", old, new))
+    done = cli("restore", key, f"main@{item['date'][:16]}", "--as", "mine").stdout.splitlines()
+    assert done[0] == f"restored {old} as refs/restored/mine"
+    assert done[1].split()[:2] == ["git", "fetch"]
+    subprocess.run(["git", "init", "-q", tmp_path / "clone"], check=True)
+    subprocess.run(done[1].split(), cwd=tmp_path / "clone", check=True, capture_output=True)
+    head = subprocess.check_output(["git", "rev-parse", "FETCH_HEAD"], cwd=tmp_path / "clone", text=True)
+    assert head.strip() == old
+
+
+def test_a_restore_of_what_is_not_kept_says_where_to_look(cli, repo, key):
+    done = cli("restore", key, "nope@2026", code=5)
+    assert "nothing is kept of 'nope'" in done.stderr
+    assert "history" in done.stderr
+    assert cli("restore", key, "@2026", code=2).stdout == ""
+    assert cli("restore", key, "--as", "x", code=2).stdout == ""
+    assert cli("history", "nobody/knows", code=5).stdout == ""
+
+
+def test_a_removed_repository_comes_back(cli, node, repo, key):
+    cli("restore", key, code=1)  # it is there
+    cli("remove", key, "--yes")
+    assert cli("restore", key).stdout == f"restored  {repo.url}\n"
+    node.until_active(key)
+    cli("restore", "github.com/no/body", code=5)
+
+
+def test_a_held_change_is_shown_and_confirmed(cli, repo, key):
+    cli("confirm", key, code=1)  # nothing is held
+    repo.delete_branch("main")
+    assert "CONFLICT" in cli("sync", key, "--wait", code=1).stderr
+    assert "emptied" in cli("status", key).stdout
+    assert "1 ref moved" in cli("confirm", key).stdout
+    assert "emptied" not in cli("status", key).stdout

@@ -19,6 +19,7 @@ from evermirror.model.repo import RepoSpec
 
 LOCAL_TIMEOUT_S = 3600.0  # for commands that print no progress: a million refs are written in minutes
 VERSION_TIMEOUT_S = 20.0  # git --version takes 2 ms; a machine that needs longer than this is not usable
+BACKGROUND_NICENESS = "19"  # the least: everything else goes first
 SHOWN_OUTPUT_BYTES = 8192  # of stdout and stderr each, kept in a Failure
 _LS_REMOTE_HEAD = re.compile(rb"ref: (refs/[^\t\n]+)\tHEAD")
 _LS_REMOTE_REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\t(refs/[^\n]+)")
@@ -43,6 +44,8 @@ class Git:
         # git's own helpers, ssh and sh are found here and nowhere else.
         folders = [str(Path(self._binary).parent)] if self._binary else []
         self._path = ":".join(dict.fromkeys([*folders, "/usr/bin", "/bin"]))
+        nice = shutil.which("nice", path=self._path)  # also sets its place at the disk
+        self._nice = (nice, "-n", BACKGROUND_NICENESS) if nice is not None else ()
         settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         install_askpass(settings.askpass)
 
@@ -60,9 +63,10 @@ class Git:
         no_progress_s: float | None = None,
         keep_fds: Sequence[int] = (),
         check: bool = True,
+        background: bool = False,
     ) -> Completed:
         """Run ``git args``. Where ``check``, an exit code other than 0 is raised as a classified
-        FailureError; a process that we had to end always is."""
+        FailureError; a process that we had to end always is. ``background``: only on idle processors."""
         if timeout_s is None and no_progress_s is None:
             timeout_s = LOCAL_TIMEOUT_S
         limits = Limits(
@@ -72,7 +76,7 @@ class Git:
         )
         try:
             ended = await run_process(
-                [self.binary, *args],
+                [*(self._nice if background else ()), self.binary, *args],
                 env=self.environment(repo=repo, remote=remote, config=config),
                 cwd=self.settings.home,
                 limits=limits,

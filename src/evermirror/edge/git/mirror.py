@@ -1,11 +1,13 @@
 """Keeps one folder of bare mirrors equal to their upstreams, one writer per mirror, nothing half visible.
 
     no mirror ── clone in .incoming ─▶ verify ─▶ fsync ─▶ rename ──▶ mirror
-    mirror ───── compare refs ─▶ fetch what is missing ─▶ transactions ─▶ HEAD ──▶ mirror
+    mirror ───── compare refs ─▶ guards ─▶ fetch what is missing ─▶ guards ─▶ transactions ─▶ HEAD ──▶ mirror
        │
-       └─ damaged: git says so, fsck confirms it ─▶ clone in .incoming ─▶ exchange ─▶ old one to .trash
+       └─ damaged: git says so, fsck confirms it ─▶ clone in .incoming ─▶ carry over what was kept ─▶ exchange
+                                                                                       └─▶ old one to .trash
 
-Success means that the refs here equal what upstream advertised; anything else is a ``FailureError``.
+Success means that the refs here equal what upstream advertised (append-only mirrors have what upstream
+had, too); anything else is a ``FailureError``. A guard's is ``HeldBack``: nothing public has changed.
 """
 
 from __future__ import annotations
@@ -14,28 +16,42 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from evermirror.edge.git import folder
+from evermirror.core.keep.guard import GuardSettings, judge
+from evermirror.core.keep.names import archive_name
+from evermirror.edge.git import folder, keep
+from evermirror.edge.git.ancestry import find_rewritten, is_unrelated, questions
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.environment import HARMLESS_DEFECTS
+from evermirror.edge.git.damage import confirm_damage, make_readable, read_or_damaged
 from evermirror.edge.git.folder import DiskUsage, Locks, folder_id
 from evermirror.edge.git.incoming import Incoming, is_empty_of_other_format, named_key
+from evermirror.edge.git.keep import HeldBack as HeldBack
+from evermirror.edge.git.outcome import SyncOutcome as SyncOutcome
+from evermirror.edge.git.outcome import outcome_of
 from evermirror.edge.git.refs import (
     LocalRefs,
+    NewCommits,
+    RefPlan,
     apply_plan,
     first_parent_times,
     new_commits,
     plan_refs,
     read_local,
+    with_kept,
+    with_real_head,
 )
 from evermirror.edge.git.transfer import OnProgress, Reprobe, Transfer, follow
+from evermirror.edge.git.trash import Trash, Trashed
+from evermirror.edge.git.upkeep import is_damaged
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.layout import key_of, mirror_path
-from evermirror.model.refs import RefChange, RefSnapshot, changes_between
-from evermirror.model.repo import RepoKey, RepoSpec
+from evermirror.model.refs import RefSnapshot, changes_between
+from evermirror.model.repo import Mode, RepoKey, RepoSpec
 
 _OID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
@@ -50,24 +66,21 @@ class MirrorSettings:
     trash_age_s: float = 7 * 86_400.0  # time to change one's mind
     lock_wait_s: float = 60.0
     commits_max: int = 10_000  # of which times are read after one sync: enough for any statistics
+    guard: GuardSettings = field(default_factory=GuardSettings)
 
 
 @dataclass(frozen=True, slots=True)
-class SyncOutcome:
-    """A sync that succeeded: the refs here equal ``after``, which upstream advertised.
+class _Wish:
+    """What a sync was asked to do, besides where from."""
 
-    ``after`` is newer than the snapshot that was passed in where upstream moved meanwhile. ``push_times`` are
-    commit times as upstream wrote them: hostile input, newest first."""
+    spec: RepoSpec
+    force: bool
+    guard: GuardMemory | None
+    accept: bool
 
-    first: bool
-    before: RefSnapshot
-    after: RefSnapshot
-    changes: tuple[RefChange, ...]
-    commits: int
-    push_times: tuple[float, ...]
-    received_bytes: int
-    size_bytes: int
-    phases_s: tuple[tuple[str, float], ...]
+    @property
+    def append_only(self) -> bool:
+        return self.spec.mode is Mode.APPEND_ONLY
 
 
 class Mirrors:
@@ -86,10 +99,10 @@ class Mirrors:
         self._settings = settings if settings is not None else MirrorSettings()
         self._clock = clock
         self._locks = Locks(root / ".locks", self._settings.lock_wait_s)
-        self._trash = root / ".trash"
+        self._trash = Trash(root)
         self._incoming = Incoming(root, git, steps_after_bytes=self._settings.steps_after_bytes)
         try:
-            for path in (root, self._trash, self._incoming.folder):
+            for path in (root, self._trash.folder, self._incoming.folder):
                 path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise EnvironmentUnfit(
@@ -99,6 +112,10 @@ class Mirrors:
     def path(self, key: RepoKey) -> Path:
         """Where the mirror of ``key`` is, or would be."""
         return self._root / mirror_path(key)
+
+    def locked(self, key: RepoKey) -> AbstractAsyncContextManager[int]:
+        """Nobody else writes to the mirror meanwhile; gives the lock's descriptor, for git to inherit."""
+        return self._locks.hold(folder_id(key))
 
     # Sync
 
@@ -111,8 +128,14 @@ class Mirrors:
         on_progress: OnProgress | None = None,
         *,
         force: bool = False,
+        guard: GuardMemory | None = None,
+        accept: bool = False,
     ) -> SyncOutcome:
-        """Make the mirror equal to ``seen``, or to what ``reprobe`` sees where upstream moved on."""
+        """Make the mirror equal to ``seen``, or to what ``reprobe`` sees where upstream moved on.
+
+        ``guard`` is what the last ``HeldBack`` carried; ``accept``: a person confirmed the change. A mirror
+        that fsck found broken is replaced."""
+        wish = _Wish(spec, force, guard, accept)
         remote = self._git.remote(spec, addresses)
         path = self.path(spec.key)
         async with self._locks.hold(folder_id(spec.key)) as lock_fd:
@@ -122,50 +145,85 @@ class Mirrors:
             try:
                 if not await asyncio.to_thread(path.is_dir):
                     return await self._clone(spec, transfer, seen, reprobe)
-                if await asyncio.to_thread(is_empty_of_other_format, path, seen):
-                    return await self._replace(spec, transfer, seen, reprobe)
+                if await asyncio.to_thread(_must_be_replaced, path, seen):
+                    return await self._replace(wish, transfer, seen, reprobe)
                 try:
-                    return await self._update(transfer, seen, reprobe, force)
+                    return await self._update(wish, transfer, seen, reprobe)
                 except FailureError as error:
                     await asyncio.to_thread(folder.clean_leftovers, path)
                     if not error.failure.corrupt:
                         raise
-                    await self._confirm_damage(path, error.failure)
-                return await self._replace(spec, transfer, seen, reprobe)
+                    await confirm_damage(self._git, path, error.failure)
+                return await self._replace(wish, transfer, seen, reprobe)
             except OSError as error:
                 raise FailureError(folder.failure_of(error)) from error
 
     async def _update(
-        self, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe, force: bool
+        self, wish: _Wish, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
     ) -> SyncOutcome:
         repo = transfer.repo
         with transfer.phase("read"):
             await asyncio.to_thread(folder.clean_leftovers, repo)
-            local = await self._read_or_damaged(repo)
+            local = await read_or_damaged(self._git, repo)
             if transfer.bytes_max is not None:
                 transfer.bytes_before = await asyncio.to_thread(folder.size_of, repo)
+        self._guard(wish, local.public, with_real_head(seen))
 
         async def fetch_for(seen: RefSnapshot) -> None:
-            if wants := plan_refs(local, seen, force=force).wants:
+            if wants := plan_refs(local, seen, force=wish.force).wants:
                 await transfer.fetch(wants)
 
         seen = await follow(fetch_for, seen, reprobe)
-        plan = plan_refs(local, seen, force=force)
+        plan = plan_refs(local, seen, force=wish.force, append_only=wish.append_only)
         known = set(local.public.refs.values())
         tips = {c.new for c in plan.updates if c.new is not None}
-        counting = asyncio.create_task(  # meanwhile: it needs the objects only
+        counting = asyncio.create_task(
             new_commits(self._git, repo, tips, known, limit=self._settings.commits_max)
         )
         try:
+            with transfer.phase("keep"):
+                # Updates wait for it: mostly it tells which are rewrites. New and deleted refs do not.
+                commits = await counting if questions(plan) else NewCommits()
+                plan = await self._keep(wish, repo, plan, local, seen, commits)
             with transfer.phase("update"):
                 await apply_plan(self._git, repo, plan, lock_fd=transfer.lock_fd)
             with transfer.phase("count"):
-                times = await counting
+                times = (await counting).times
                 size = await asyncio.to_thread(folder.size_of, repo)
         finally:
             counting.cancel()
             await asyncio.wait({counting})
-        return _outcome(transfer, local.public, seen, times, len(times), size, first=False)
+        outcome = outcome_of(transfer, local.public, seen, times, len(times), size, first=False)
+        return replace(outcome, changes=plan.changes, kept=plan.kept)
+
+    async def _keep(
+        self,
+        wish: _Wish,
+        repo: Path,
+        plan: RefPlan,
+        local: LocalRefs,
+        seen: RefSnapshot,
+        commits: NewCommits,
+    ) -> RefPlan:
+        """The plan, with what it keeps; or ``HeldBack``."""
+        found = await find_rewritten(self._git, repo, plan, local.public, seen, commits.parents)
+        self._guard(wish, local.public, seen, unrelated=found.unrelated)
+        return with_kept(plan, local, found.rewritten, self._clock())
+
+    def _guard(self, wish: _Wish, before: RefSnapshot, seen: RefSnapshot, *, unrelated: bool = False) -> None:
+        if wish.append_only and not unrelated:  # nothing will go, and what upstream has not is here for long
+            return
+        held = judge(
+            before,
+            seen,
+            wish.guard,
+            self._clock(),
+            self._settings.guard,
+            unrelated=unrelated,
+            accept=wish.accept,
+        )
+        if held is not None:
+            raise HeldBack.of(held, before, seen, self._settings.guard)
 
     async def _clone(
         self, spec: RepoSpec, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
@@ -181,61 +239,87 @@ class Mirrors:
             times: tuple[float, ...] = ()
             if seen.head_oid is not None:
                 times = await first_parent_times(self._git, path, seen.head_oid, limit=limit)
-            everything = await new_commits(self._git, path, set(seen.refs.values()), (), limit=limit)
+            everything = (await new_commits(self._git, path, set(seen.refs.values()), (), limit=limit)).times
             size = await asyncio.to_thread(folder.size_of, path)
-        return _outcome(transfer, RefSnapshot({}), seen, times, len(everything), size, first=True)
+        return outcome_of(transfer, RefSnapshot({}), seen, times, len(everything), size, first=True)
 
     # Damage
 
-    async def _read_or_damaged(self, repo: Path) -> LocalRefs:
-        try:
-            return await read_local(self._git, repo)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            message = f"the mirror here seems damaged: {error.strerror}: {error.filename}"
-            raise FailureError(Failure(FailureKind.UNKNOWN, message, corrupt=True)) from error
-
-    async def _confirm_damage(self, repo: Path, evidence: Failure) -> None:
-        """Raise ``evidence`` as an ordinary failure where fsck finds nothing: it was upstream's doing."""
-        if not await asyncio.to_thread((repo / "HEAD").is_file):
-            return
-        harmless = tuple((f"fsck.{name}", "ignore") for name in HARMLESS_DEFECTS)
-        for depth in (
-            "--connectivity-only",
-            "--full",
-        ):  # the quick look finds what is missing, the long one what is bad
-            found = await self._git.run(
-                ["fsck", depth, "--no-dangling", "--progress"],
-                repo=repo,
-                config=harmless,
-                no_progress_s=self._git.settings.no_progress_s,
-                check=False,
-            )
-            if found.returncode != 0:
-                return
-        raise FailureError(replace(evidence, corrupt=False))
-
     async def _replace(
-        self, spec: RepoSpec, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
+        self, wish: _Wish, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
     ) -> SyncOutcome:
         """A fresh clone beside; then it and the damaged one change places. The latter is kept as trash."""
-        path = self.path(spec.key)
+        key = wish.spec.key
+        path = self.path(key)
         try:
-            before = (await read_local(self._git, path)).public
+            await asyncio.to_thread(make_readable, path)
+            local = await read_local(self._git, path)
+            local = replace(local, public=_with_likely_head(local.public, seen))
         except (FailureError, OSError):
-            before = RefSnapshot({})
-        fresh, seen = await self._incoming.clone(spec, transfer, seen, reprobe)
+            local = LocalRefs(RefSnapshot({}))
+        self._guard(wish, local.public, with_real_head(seen))
+        fresh, seen = await self._incoming.clone(wish.spec, transfer, seen, reprobe)
+        with transfer.phase("keep"):
+            try:
+                kept = await self._carry_over(wish, fresh, local, seen, transfer.lock_fd)
+            except BaseException:
+                folder.remove_tree(fresh)
+                raise
         with transfer.phase("publish"):
             await asyncio.to_thread(folder.exchange, fresh, path)
-            await asyncio.to_thread(self._to_trash, fresh, spec.key)
-        outcome = await self._first_outcome(spec.key, transfer, seen)
-        return replace(outcome, first=False, before=before, changes=changes_between(before, seen))
+            await asyncio.to_thread(self._trash.put, fresh, key, self._clock(), damaged=True)
+        outcome = await self._first_outcome(key, transfer, seen)
+        changes = changes_between(local.public, seen)
+        return replace(outcome, first=False, before=local.public, changes=changes, kept=kept)
+
+    async def _carry_over(
+        self, wish: _Wish, fresh: Path, local: LocalRefs, seen: RefSnapshot, lock_fd: int
+    ) -> tuple[KeptTip, ...]:
+        """What the damaged mirror kept, and what upstream threw away meanwhile, as far as it can be read."""
+        path = self.path(wish.spec.key)
+        plan = plan_refs(local, seen, append_only=wish.append_only)
+        found = await find_rewritten(self._git, fresh, plan, local.public, seen, {})
+        plan = with_kept(plan, local, found.rewritten, self._clock())
+        refs = {**await keep.ours(self._git, path), **{tip.name: tip.old for tip in plan.kept}}
+        if wish.append_only:
+            gone = {change.name for change in plan.deletions}
+            refs |= {archive_name(tip.ref, tip.at): tip.old for tip in plan.kept}
+            refs |= {n: o for n, o in local.public.refs.items() if n not in seen.refs and n not in gone}
+        came = await keep.carry_over(self._git, path, fresh, refs, lock_fd)
+        self._guard(
+            wish, local.public, seen, unrelated=await is_unrelated(self._git, fresh, local.public, seen)
+        )
+        await asyncio.to_thread(folder.fsync_tree, fresh)
+        return tuple(tip for tip in plan.kept if tip.name in came)
+
+    # What was thrown away
+
+    async def history(self, key: RepoKey) -> tuple[KeptTip, ...]:
+        """Every tip that upstream threw away and that is still here, newest first."""
+        if not await asyncio.to_thread(self.path(key).is_dir):
+            return ()
+        return await keep.list_kept(self._git, self.path(key))
+
+    async def restore(self, key: RepoKey, kept_name: str, as_name: str | None = None) -> str:
+        """Make a kept tip public again as ``refs/restored/…``; returns that name. Overwrites nothing."""
+        async with self._locks.hold(folder_id(key)) as lock_fd:
+            if not await asyncio.to_thread(self.path(key).is_dir):
+                raise FailureError(Failure(FailureKind.NOT_FOUND, f"there is no mirror of {key}"))
+            return await keep.restore(self._git, self.path(key), kept_name, as_name, lock_fd)
+
+    async def expire_kept(self, key: RepoKey, now: float, retention_s: float | None) -> int:
+        """Forget kept tips older than this; None keeps them for ever. Returns how many went."""
+        async with self._locks.hold(folder_id(key)) as lock_fd:
+            if retention_s is None or not await asyncio.to_thread(self.path(key).is_dir):
+                return 0
+            return await keep.expire(self._git, self.path(key), now, retention_s, lock_fd)
 
     # What is here
 
     async def read_refs(self, key: RepoKey) -> RefSnapshot:
         """The public refs of a mirror."""
         try:
-            return (await self._read_or_damaged(self.path(key))).public
+            return (await read_or_damaged(self._git, self.path(key))).public
         except OSError as error:
             raise FailureError(folder.failure_of(error)) from error
 
@@ -266,21 +350,30 @@ class Mirrors:
             if not self.path(key).is_dir():
                 return False
             try:
-                await asyncio.to_thread(self._to_trash, self.path(key), key)
+                await asyncio.to_thread(self._trash.put, self.path(key), key, self._clock())
             except OSError as error:
                 raise FailureError(folder.failure_of(error)) from error
             return True
+
+    async def trashed(self) -> list[Trashed]:
+        """What is in the trash, newest first."""
+        return await asyncio.to_thread(self._trash.items)
+
+    async def undiscard(self, key: RepoKey) -> bool:
+        """Bring the newest discarded copy back. False where there is none, or a mirror is there."""
+        async with self._locks.hold(folder_id(key)):
+            try:
+                return await asyncio.to_thread(self._trash.take_back, key, self.path(key))
+            except OSError as error:
+                raise FailureError(folder.failure_of(error)) from error
 
     async def tidy(self) -> None:
         """At start and now and then: remove old trash, and incoming folders that nobody goes on with."""
         now = self._clock()
         try:
-            for own in (self._trash, self._incoming.folder):
+            for own in (self._trash.folder, self._incoming.folder):
                 own.mkdir(exist_ok=True)  # somebody may have removed it to make room
-            for path in await asyncio.to_thread(lambda: list(self._trash.iterdir())):
-                stamp = path.name.partition("-")[0]
-                if not stamp.isdigit() or now - int(stamp) > self._settings.trash_age_s:
-                    await asyncio.to_thread(folder.remove_tree, path)
+            await asyncio.to_thread(self._trash.tidy, now - self._settings.trash_age_s)
             for name in await asyncio.to_thread(self._incoming.names):
                 async with self._locks.hold(name):
                     await asyncio.to_thread(self._incoming.tidy, name, now - self._settings.incoming_age_s)
@@ -296,32 +389,11 @@ class Mirrors:
                 keys.append(key)
         return keys
 
-    def _to_trash(self, path: Path, key: RepoKey) -> None:
-        readable = re.sub(r"[^A-Za-z0-9.-]+", "_", key)[-80:]
-        stem = f"{int(self._clock())}-{folder_id(key)[:8]}-{readable}"
-        self._trash.mkdir(exist_ok=True)
-        names = (self._trash / (stem + (f"-{n}" if n else "")) for n in range(1000))
-        path.rename(next(name for name in names if not name.exists()))
+
+def _must_be_replaced(path: Path, seen: RefSnapshot) -> bool:
+    return is_damaged(path) or is_empty_of_other_format(path, seen)
 
 
-def _outcome(
-    transfer: Transfer,
-    before: RefSnapshot,
-    after: RefSnapshot,
-    times: tuple[float, ...],
-    commits: int,
-    size: int,
-    *,
-    first: bool,
-) -> SyncOutcome:
-    return SyncOutcome(
-        first=first,
-        before=before,
-        after=after,
-        changes=changes_between(before, after),
-        commits=commits,
-        push_times=times,
-        received_bytes=transfer.received_bytes,
-        size_bytes=size,
-        phases_s=tuple(transfer.phases_s.items()),
-    )
+def _with_likely_head(here: RefSnapshot, seen: RefSnapshot) -> RefSnapshot:
+    """Where HEAD was lost it was upstream's, if that branch is here."""
+    return RefSnapshot(here.refs, here.head or (seen.head if seen.head in here.refs else None))

@@ -109,13 +109,15 @@ class Spawned:
         env: Mapping[str, str],
         cwd: Path,
         stdin: IO[bytes] | int,
+        stdout: int = PIPE,
         keep_fds: Sequence[int] = (),
     ) -> Spawned:
-        """Start ``argv`` as the leader of its own session and process group."""
+        """Start ``argv`` as the leader of its own session and process group. ``stdout`` may be a file's
+        descriptor: then the listener is not told of it."""
         process = Popen(  # noqa: ASYNC220  # returns once the child has begun: under a millisecond
             argv,
             stdin=stdin,
-            stdout=PIPE,
+            stdout=stdout,
             stderr=PIPE,
             bufsize=0,
             env=env,
@@ -127,7 +129,12 @@ class Spawned:
         try:
             await child._connect()
         except BaseException:
-            await end_group(child)
+            try:
+                await end_group(child)
+            finally:  # the pipes that nobody connected yet; the others are closed by now
+                for stream in (process.stdin, process.stdout, process.stderr):
+                    if stream is not None:
+                        stream.close()
             raise
         return child
 
@@ -245,7 +252,7 @@ async def run_process(
 
     What ``on_stderr`` raises ends the process and is raised here."""
     heard = _Collector(limits.stdout_bytes, on_stderr)
-    source = None if stdin is None else _as_file(stdin)
+    source = None if stdin is None else as_file(stdin)
     try:
         child = await Spawned.start(
             heard, argv, env=env, cwd=cwd, stdin=DEVNULL if source is None else source, keep_fds=keep_fds
@@ -262,7 +269,7 @@ async def run_process(
     return Ended(child.returncode, bytes(heard.stdout), bytes(heard.stderr[-STDERR_TAIL_BYTES:]), stop)
 
 
-def _as_file(data: bytes) -> IO[bytes]:
+def as_file(data: bytes) -> IO[bytes]:
     """Input as a file in memory: no pipe to be fed, and nothing on a disk that may be full."""
     file = cast(IO[bytes], open(os.memfd_create("stdin"), "w+b", buffering=0))  # noqa: SIM115  # the caller closes it
     try:

@@ -2,8 +2,12 @@
 
 Two transactions, because git refuses one in which branch ``a`` goes and ``a/b`` comes:
 
-    1. deletions                                   (old values given: what we read is what we delete)
-    2. creations, updates, and the end of staging  (a crash before this one is finished by the next sync)
+    1. what is kept of deleted refs; deletions      (old values given: what we read is what we delete)
+    2. what is kept of rewritten refs; creations, updates, and the end of staging
+                                                    (a crash before this one is finished by the next sync)
+
+Within a transaction git writes in the order told, and deletes last: whenever it is killed, an old tip is
+where it was, or kept, or both.
 
 Fetched tips wait below ``refs/evermirror/staging/`` under their own object id. So no name that upstream chose
 is written before it has been checked, none conflicts with another, and what a crash left there is of use.
@@ -12,18 +16,23 @@ is written before it has been checked, none conflicts with another, and what a c
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from evermirror.core.keep.names import ARCHIVE, KEPT, STAMP_CHARS, archive_name, free_time, kept_tip
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY
 from evermirror.edge.git.lsrefs import valid_name
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.model.refs import Oid, RefChange, RefSnapshot, changes_between
+from evermirror.model.kept import KeptTip, Why
+from evermirror.model.refs import PUBLIC_PREFIXES, Oid, RefChange, RefSnapshot, changes_between
 
 OWN_NAMESPACE = "refs/evermirror/"  # hidden from everybody who clones
 STAGING = OWN_NAMESPACE + "staging/"
+RESTORED = "refs/restored/"  # public, and not upstream's: following upstream never touches it
+TAGS = "refs/tags/"
+OUR_DATED = (KEPT, ARCHIVE)
 # HEAD must name a branch, but the branch need not exist. Where upstream's HEAD names none (empty, detached),
 # ours names one that is not there: this one, or a longer name should upstream have a branch called so.
 NO_HEAD = "refs/heads/no-head"
@@ -39,6 +48,7 @@ class LocalRefs:
     public: RefSnapshot
     staged: frozenset[Oid] = frozenset()
     head_target: str = ""
+    stamps: frozenset[str] = frozenset()  # of kept tips: each is used once
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +60,54 @@ class RefPlan:
     wants: frozenset[Oid] = frozenset()  # tips to be fetched first
     new_head: str | None = None  # what HEAD must name; None: it is right already
     staged: frozenset[Oid] = field(default=frozenset())  # in staging once ``wants`` are fetched
+    kept: tuple[KeptTip, ...] = ()
+    archive: bool = False  # what is kept stays public too
 
     @property
     def changes(self) -> tuple[RefChange, ...]:
         return tuple(sorted(self.deletions + self.updates, key=lambda c: c.name))
 
 
-def plan_refs(local: LocalRefs, seen: RefSnapshot, *, force: bool = False) -> RefPlan:
-    """Compare; decide. ``force`` has every tip fetched again: git then checks that all of it is here."""
+def plan_refs(
+    local: LocalRefs, seen: RefSnapshot, *, force: bool = False, append_only: bool = False
+) -> RefPlan:
+    """Compare; decide. ``force`` has every tip fetched again: git then checks that all of it is here.
+    Where ``append_only``, a ref that upstream deleted stays, unless it is in the way of a new one."""
     check_names(seen)
     changes = changes_between(local.public, seen)
+    deletions = tuple(c for c in changes if c.new is None)
     updates = tuple(c for c in changes if c.new is not None)
     tips = {c.new for c in updates if c.new is not None}
     wants = frozenset(seen.refs.values()) if force else tips - set(local.public.refs.values()) - local.staged
     return RefPlan(
-        deletions=tuple(c for c in changes if c.new is None),
+        deletions=in_the_way(deletions, seen) if append_only else deletions,
         updates=updates,
         wants=frozenset(wants),
         new_head=_new_head(local.head_target, seen),
         staged=local.staged | wants,
+        archive=append_only,
     )
+
+
+def in_the_way(deletions: Iterable[RefChange], seen: RefSnapshot) -> tuple[RefChange, ...]:
+    """``a`` and ``a/b`` cannot both be there: those of which upstream has one, and we the other."""
+    folders = {folder for name in seen.refs for folder in _folders(name)}
+    return tuple(c for c in deletions if c.name in folders or any(f in seen.refs for f in _folders(c.name)))
+
+
+def _folders(name: str) -> list[str]:
+    return [name[:i] for i, letter in enumerate(name) if letter == "/"]
+
+
+def with_kept(plan: RefPlan, local: LocalRefs, rewritten: Set[str], now: float) -> RefPlan:
+    """Keep every tip that is deleted, that a tag had, or that one of the ``rewritten`` had."""
+    at = free_time(now, local.stamps)
+    kept = [
+        kept_tip(c.name, at, Why.DELETED if c.new is None else Why.REWRITTEN, c.old, c.new)
+        for c in (*plan.deletions, *plan.updates)
+        if c.old is not None and (c.new is None or c.name.startswith(TAGS) or c.name in rewritten)
+    ]
+    return replace(plan, kept=tuple(kept))
 
 
 def _new_head(target: str, seen: RefSnapshot) -> str | None:
@@ -95,49 +133,73 @@ def check_names(seen: RefSnapshot) -> None:
 async def read_local(git: Git, repo: Path) -> LocalRefs:
     """One process and one small file."""
     listing = await git.run(["for-each-ref", "--format=%(objectname) %(refname)"], repo=repo)
-    return parse_refs(listing.stdout, head_target(repo))
+    return parse_refs(listing.stdout, head_target(repo), git.settings.refs_extra)
 
 
-def parse_refs(listing: bytes, target: str) -> LocalRefs:
-    """Read for-each-ref's answer; of our own namespace only staging is told."""
+def parse_refs(listing: bytes, target: str, refs_extra: tuple[str, ...] = ()) -> LocalRefs:
+    """Read for-each-ref's answer. Public is what upstream may have; the rest is ours."""
     public: dict[str, Oid] = {}
     staged: set[Oid] = set()
+    stamps: set[str] = set()
+    prefixes = (*PUBLIC_PREFIXES, *refs_extra)
     for line in listing.decode("utf-8", "surrogateescape").split("\n"):
         oid, _, name = line.partition(" ")
         if name.startswith(STAGING):
             staged.add(Oid(oid))
-        elif name and not name.startswith(OWN_NAMESPACE):
+        elif name.startswith(OUR_DATED):
+            stamps.add(name.removeprefix(KEPT).removeprefix(ARCHIVE)[:STAMP_CHARS])
+        elif name.startswith(prefixes) and not name.startswith(OWN_NAMESPACE):
             public[name] = Oid(oid)
     head = target if target in public else None
-    return LocalRefs(RefSnapshot(public, head), frozenset(staged), target)
+    return LocalRefs(RefSnapshot(public, head), frozenset(staged), target, frozenset(stamps))
 
 
 async def apply_plan(git: Git, repo: Path, plan: RefPlan, *, lock_fd: int, durable: bool = True) -> None:
     """Change the refs, then HEAD. All of a transaction happens, or none of it.
 
     Where there are many, they are written without an fsync each and packed at once, with one; only a power
-    cut within that moment could leave a ref unreadable, which is seen as damage and healed by a clone."""
-    bulk = len(plan.deletions) + len(plan.updates) >= BULK_CHANGES
-    if transactions := transaction_input(plan):
-        await git.run(
-            ["update-ref", "--no-deref", "-z", "--stdin"],
-            repo=repo,
-            stdin=transactions,
-            config=(DURABLE_OBJECTS_ONLY,) if bulk or not durable else (),
-            keep_fds=(lock_fd,),
-        )
-        if bulk or not durable:
-            await git.run(["pack-refs", "--all"], repo=repo, keep_fds=(lock_fd,))
+    cut within that moment could leave a ref unreadable, which is seen as damage and healed by a clone. No
+    clone brings old tips back: so these are kept, and durable, before anything else."""
+    bulk = len(plan.deletions) + len(plan.updates) >= BULK_CHANGES or not durable
+    kept_before = bulk and bool(plan.kept)
+    if kept_before:
+        await _run_transactions(git, repo, _transaction(_keep(plan, plan.kept)), lock_fd, bulk=True)
+    if transactions := transaction_input(plan, kept_before=kept_before):
+        await _run_transactions(git, repo, transactions, lock_fd, bulk=bulk)
     if plan.new_head is not None:
         write_head(repo, plan.new_head)
 
 
-def transaction_input(plan: RefPlan) -> bytes:
-    """What ``update-ref -z --stdin`` is told."""
-    first = [_delete(c.name, c.old) for c in plan.deletions]
-    second = [_update(c) for c in plan.updates]
+async def _run_transactions(git: Git, repo: Path, transactions: bytes, lock_fd: int, *, bulk: bool) -> None:
+    await git.run(
+        ["update-ref", "--no-deref", "-z", "--stdin"],
+        repo=repo,
+        stdin=transactions,
+        config=(DURABLE_OBJECTS_ONLY,) if bulk else (),
+        keep_fds=(lock_fd,),
+    )
+    if bulk:
+        await git.run(["pack-refs", "--all"], repo=repo, keep_fds=(lock_fd,))
+
+
+def transaction_input(plan: RefPlan, *, kept_before: bool = False) -> bytes:
+    """What ``update-ref -z --stdin`` is told. What was ``kept_before`` is only looked for."""
+    gone = [tip for tip in plan.kept if tip.why is Why.DELETED]
+    rewritten = [tip for tip in plan.kept if tip.why is not Why.DELETED]
+    first = _keep(plan, gone, verify=kept_before)
+    first += [_delete(c.name, c.old) for c in plan.deletions]
+    second = _keep(plan, rewritten, verify=kept_before)
+    second += [_update(c) for c in plan.updates]
     second += [_delete(STAGING + oid, oid) for oid in sorted(plan.staged)]
     return b"".join(_transaction(commands) for commands in (first, second) if commands)
+
+
+def _keep(plan: RefPlan, tips: Iterable[KeptTip], *, verify: bool = False) -> list[bytes]:
+    word = b"verify" if verify else b"create"
+    names = [(tip.name, tip.old) for tip in tips]
+    if plan.archive:
+        names += [(archive_name(tip.ref, tip.at), tip.old) for tip in tips]
+    return [b"%b %b\0%b\0" % (word, encode_name(name), oid.encode("ascii")) for name, oid in names]
 
 
 def staging_refspecs(wants: Iterable[Oid]) -> bytes:
@@ -162,36 +224,50 @@ def write_head(repo: Path, target: str) -> None:
     lock.replace(repo / "HEAD")
 
 
+@dataclass(frozen=True, slots=True)
+class NewCommits:
+    """Times as upstream wrote them, newest first: they may be anything. Parents of each commit."""
+
+    times: tuple[float, ...] = ()
+    parents: Mapping[Oid, tuple[Oid, ...]] = field(default_factory=dict)
+
+
 async def new_commits(
     git: Git, repo: Path, tips: Collection[Oid], known: Collection[Oid], *, limit: int
-) -> tuple[float, ...]:
-    """Commit times, newest first, of what ``tips`` have and ``known`` have not; at most ``limit``. Upstream
-    wrote these times: they may be anything."""
+) -> NewCommits:
+    """What ``tips`` have and ``known`` have not; at most ``limit``."""
     fresh = set(tips) - set(known)
     lines = [*fresh, *(f"^{oid}" for oid in set(known))]
-    return await _commit_times(git, repo, lines, [], limit) if fresh else ()
+    return await _list_commits(git, repo, lines, [], limit) if fresh else NewCommits()
 
 
 async def first_parent_times(git: Git, repo: Path, tip: Oid, *, limit: int) -> tuple[float, ...]:
     """Commit times along the default branch: the best trace of when pushes happened."""
-    return await _commit_times(git, repo, [tip], ["--first-parent"], limit)
+    return (await _list_commits(git, repo, [tip], ["--first-parent"], limit)).times
 
 
-async def _commit_times(
+async def _list_commits(
     git: Git, repo: Path, revisions: Sequence[str], options: Sequence[str], limit: int
-) -> tuple[float, ...]:
-    """Best effort: the numbers are told to people and to the schedule; they decide about no ref."""
-    command = ["rev-list", "--no-commit-header", "--format=%ct", f"--max-count={limit}", "--ignore-missing"]
+) -> NewCommits:
+    """Best effort: it is told to people and to the schedule, and spares questions about ancestry."""
+    command = ["rev-list", "--no-commit-header", "--format=%ct %H %P", f"--max-count={limit}"]
     try:
         listing = await git.run(
-            [*command, *options, "--stdin"],
+            [*command, "--ignore-missing", *options, "--stdin"],
             repo=repo,
             stdin="".join(f"{r}\n" for r in revisions).encode("ascii"),
             timeout_s=COUNT_TIMEOUT_S,
         )
     except FailureError:
-        return ()
-    return tuple(float(word) for word in listing.stdout.split() if word.lstrip(b"-").isdigit())
+        return NewCommits()
+    times: list[float] = []
+    parents: dict[Oid, tuple[Oid, ...]] = {}
+    for line in listing.stdout.decode("ascii", "replace").splitlines():
+        time, commit, *before = line.split()
+        parents[Oid(commit)] = tuple(map(Oid, before))
+        if time.lstrip("-").isdigit():
+            times.append(float(time))
+    return NewCommits(tuple(times), parents)
 
 
 def _transaction(commands: list[bytes]) -> bytes:

@@ -1,5 +1,11 @@
 """Read-only smart HTTP for one mirror: what ``git upload-pack`` says, streamed, and never a way to write.
 
+    refs (advertisement, ls-refs) ─▶ the same as before? ── from memory
+                                     else ── git, once ──▶ memory
+    fetch ─▶ nothing hidden wanted ─▶ a clone, as before? ── from its file, also while that is written
+                                     a new clone ────────── git ──▶ file ──▶ all who ask for the same
+                                     client has something ─ git ──▶ that client
+
 The HTTP face decides who may ask for what; here a request is a folder, a protocol word and a stream of bytes.
 A mirror that is updated, moved or replaced meanwhile does not break a running answer: upload-pack works
 inside the folder that it entered, wherever that is moved to, and packs are not removed under it.
@@ -8,39 +14,42 @@ inside the folder that it entered, wherever that is moved to, and packs are not 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
-import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from evermirror.edge.git.classify import classify
 from evermirror.edge.git.command import Git
+from evermirror.edge.git.pktline import PktError, encode
 from evermirror.edge.git.refs import NO_HEAD, OWN_NAMESPACE, head_target
-from evermirror.edge.git.stream import StreamingChild
-from evermirror.errors import EvermirrorError
+from evermirror.edge.git.serve_cache import ANSWER_BYTES_MAX, Answers, Pack, Packs
+from evermirror.edge.git.serve_gate import Gate, ServerBusy
+from evermirror.edge.git.serve_request import LS_REFS, BadRequest, RequestScan, RequestTooLarge, bounded_body
+from evermirror.edge.git.serve_state import State, States
+from evermirror.edge.git.serve_tips import Tips, TipsReader
+from evermirror.edge.git.stream import StreamingChild, run_into
 from evermirror.model.failure import FailureError
 
+__all__ = [
+    "BadRequest",
+    "GitServer",
+    "RequestTooLarge",
+    "ServeFigures",
+    "ServeSettings",
+    "ServerBusy",
+    "bounded_body",
+]
+
 SERVICE_LINE = b"001e# service=git-upload-pack\n0000"  # before a v0/v1 advertisement; v2 has none
-CHUNK_BYTES = 64 * 1024
+HELD_BYTES = (
+    1_000_000  # of a request, before git is started: wants of 20,000 refs; more is passed on as it comes
+)
+READERS_MAX = 1_000  # answers with packs on their way at a time, from files too
 _PROTOCOL = re.compile(r"version=[0-2](?::[a-z0-9=-]{1,32}){0,4}")
-
-
-class ServerBusy(EvermirrorError):
-    """Too many packs are being made; ``retry_after_s`` is a guess at when it is worth another try."""
-
-    def __init__(self, retry_after_s: float) -> None:
-        super().__init__("too many clones at once", hint=f"try again in {retry_after_s:g} s")
-        self.retry_after_s = retry_after_s
-
-
-class BadRequest(EvermirrorError):
-    """A request body that cannot be read."""
-
-
-class RequestTooLarge(BadRequest):
-    """A request body beyond the limit, as sent or unpacked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,56 @@ class ServeSettings:
     """Bounds on what all clients together may use."""
 
     packs_max: int = 16  # upload-packs at a time
-    queue_wait_s: float = 10.0  # in line for one of them; then 503
+    per_client: int = 8  # packs on their way to one address
+    queue: int = 64  # in line for one of them
+    queue_wait_s: float = 10.0  # there; then 503
     request_bytes_max: int = 64_000_000  # unpacked: haves and wants of a repository with 600,000 refs
     silence_s: float = 300.0  # a client that neither sends nor takes anything
+    filters: tuple[str, ...] = ("blob:none", "blob:limit", "tree")
+    cache_bytes: int = 2_000_000_000  # of packs on disk; 0: none
+    cache_folder: Path | None = None  # None: packs are not kept
+
+
+@dataclass(frozen=True, slots=True)
+class ServeFigures:
+    """Since the start, and now."""
+
+    requests: dict[tuple[str, bool], int]  # (service, from the cache)
+    sent_bytes: int
+    refused: int
+    running: int
+    waiting: int
+    cache_packs: int
+    cache_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """One question to git."""
+
+    repo: Path
+    protocol: str
+    client: str
+    options: tuple[str, ...]
+    body: bytes  # all of it, or its first part
+
+    def key(self, state: State, request: bytes) -> bytes:
+        """Equal where the answer is: the state names the very folder, so no two mirrors share one."""
+        protocol = self.protocol if _PROTOCOL.fullmatch(self.protocol) else ""
+        told = repr((str(self.repo), state, protocol, self.options, request))
+        return hashlib.sha256(told.encode("utf-8", "surrogateescape")).digest()
+
+
+class AnswerEndedBadly(Exception):
+    """git failed after its first byte: what it has to say about that is in the answer."""
+
+
+class _HiddenWanted(Exception):
+    """``oid`` is only here because it is kept."""
+
+    def __init__(self, oid: bytes) -> None:
+        super().__init__(oid)
+        self.oid = oid
 
 
 class GitServer:
@@ -58,47 +114,223 @@ class GitServer:
 
     def __init__(self, git: Git, settings: ServeSettings | None = None) -> None:
         self._git = git
-        self._settings = settings if settings is not None else ServeSettings()
-        self._slots = asyncio.Semaphore(self._settings.packs_max)
+        s = self._settings = settings if settings is not None else ServeSettings()
+        self._readers = Gate(READERS_MAX, s.per_client, s.queue, s.queue_wait_s)
+        self._packing = Gate(s.packs_max, s.packs_max, s.queue, s.queue_wait_s)
+        # Apart from packs: whoever only looks need not wait for those who clone.
+        self._listing = Gate(s.packs_max, s.packs_max, s.queue, s.queue_wait_s)
+        self._states = States()
+        self._tips = TipsReader(git)
+        self._answers = Answers()
+        self._listings: dict[bytes, asyncio.Task[bytes | None]] = {}
+        use_files = s.cache_folder is not None and s.cache_bytes > 0
+        self._packs = Packs(s.cache_folder, s.cache_bytes) if use_files and s.cache_folder else None
+        self._requests: Counter[tuple[str, bool]] = Counter()
+        self._sent_bytes = 0
 
-    async def advertise(self, repo: Path, protocol: str = "") -> AsyncGenerator[bytes, None]:
+    def figures(self) -> ServeFigures:
+        """For people and for Prometheus."""
+        gates = (self._readers, self._packing, self._listing)
+        kept = self._packs.figures() if self._packs is not None else None
+        return ServeFigures(
+            requests=dict(self._requests),
+            sent_bytes=self._sent_bytes,
+            refused=sum(g.refused for g in gates),
+            running=self._packing.running + self._listing.running,
+            waiting=sum(g.waiting for g in gates),
+            cache_packs=kept.packs if kept else 0,
+            cache_bytes=(kept.bytes if kept else 0) + self._answers.bytes,
+        )
+
+    async def advertise(
+        self, repo: Path, protocol: str = "", *, client: str = ""
+    ) -> AsyncGenerator[bytes, None]:
         """The answer to ``GET …/info/refs?service=git-upload-pack``."""
         if not _wants_v2(protocol):
             yield SERVICE_LINE
-        async for chunk in self._answer(repo, protocol, None, "--http-backend-info-refs"):
-            yield chunk
+        ask = _Ask(repo, protocol, client, ("--http-backend-info-refs",), b"")
+        async with aclosing(self._list(ask, b"info/refs")) as answer:
+            async for chunk in answer:
+                self._sent_bytes += len(chunk)
+                yield chunk
 
     async def upload_pack(
-        self, repo: Path, body: AsyncIterator[bytes], protocol: str = "", *, gzipped: bool = False
+        self,
+        repo: Path,
+        body: AsyncIterator[bytes],
+        protocol: str = "",
+        *,
+        gzipped: bool = False,
+        client: str = "",
     ) -> AsyncGenerator[bytes, None]:
         """The answer to ``POST …/git-upload-pack``."""
-        bounded = bounded_body(body, self._settings.request_bytes_max, gzipped=gzipped)
-        async for chunk in self._answer(repo, protocol, bounded):
-            yield chunk
+        rest = bounded_body(body, self._settings.request_bytes_max, gzipped=gzipped)
+        scan = RequestScan()
+        held, whole = await _first_part(rest, scan)
+        ask = _Ask(repo, protocol, client, (), held)
+        if whole and scan.whole and scan.command == LS_REFS:
+            answer = self._list(ask, scan.fingerprint())
+        else:
+            answer = self._fetch(ask, scan, None if whole else rest)
+        async with aclosing(answer):
+            async for chunk in answer:
+                self._sent_bytes += len(chunk)
+                yield chunk
 
-    async def _answer(
-        self, repo: Path, protocol: str, body: AsyncIterator[bytes] | None, *options: str
-    ) -> AsyncIterator[bytes]:
-        argv = [self._git.binary, "upload-pack", "--strict", "--stateless-rpc", *options]
-        async with self._slot():
-            child = await StreamingChild.open(
-                [*argv, "--end-of-options", str(repo)],
-                env=self._environment(repo, protocol),
-                cwd=self._git.settings.home,
-                body=body,
-                silence_s=self._settings.silence_s,
-            )
-            try:
-                async for chunk in child.output():
+    # Refs
+
+    async def _list(self, ask: _Ask, request: bytes) -> AsyncGenerator[bytes, None]:
+        """From memory; else git is asked once for all who wait. What is too large for memory is streamed."""
+        state = self._states.read(ask.repo)
+        answer: bytes | None = None
+        if state is not None:
+            key = ask.key(state, request)
+            answer = self._answers.get(key)
+            cached = answer is not None or key in self._listings
+            self._requests["refs", cached] += 1
+            if answer is None:
+                answer = await self._list_once(key, ask, state)
+        else:
+            self._requests["refs", False] += 1
+        if answer is not None:
+            yield answer
+            return
+        with suppress(AnswerEndedBadly):
+            async with self._listing.hold(ask.client), aclosing(self._run(ask)) as chunks:
+                async for chunk in chunks:
                     yield chunk
-                # An exit code after an answer is in the answer already, in git's own way.
-                if await child.wait() != 0 and child.sent_bytes == 0:
+
+    async def _list_once(self, key: bytes, ask: _Ask, state: State) -> bytes | None:
+        task = self._listings.get(key)
+        if task is None:
+            task = self._listings[key] = asyncio.create_task(self._gather(key, ask, state))
+            task.add_done_callback(lambda _: self._listings.pop(key, None))
+        return await asyncio.shield(task)  # who leaves does not take it from the others
+
+    async def _gather(self, key: bytes, ask: _Ask, state: State) -> bytes | None:
+        gathered = bytearray()
+        try:
+            async with self._listing.hold(ask.client), aclosing(self._run(ask)) as chunks:
+                async for chunk in chunks:
+                    gathered += chunk
+                    if len(gathered) > ANSWER_BYTES_MAX:
+                        return None
+        except AnswerEndedBadly:
+            return bytes(gathered)
+        if self._states.read(ask.repo) == state:  # nothing moved meanwhile
+            self._answers.put(key, bytes(gathered))
+        return bytes(gathered)
+
+    # Packs
+
+    async def _fetch(
+        self, ask: _Ask, scan: RequestScan, rest: AsyncIterator[bytes] | None
+    ) -> AsyncGenerator[bytes, None]:
+        async with self._readers.hold(ask.client):
+            state = self._states.read(ask.repo)
+            tips = await self._tips.read(ask.repo, state)
+            sent = False
+            try:
+                await self._check(ask.repo, tips, scan.wants)
+                async with aclosing(self._pack(ask, scan, rest, state, tips)) as chunks:
+                    async for chunk in chunks:
+                        sent = True
+                        yield chunk
+            except _HiddenWanted as wanted:
+                if not sent:
+                    yield encode(b"ERR upload-pack: not our ref " + wanted.oid)
+
+    def _pack(
+        self,
+        ask: _Ask,
+        scan: RequestScan,
+        rest: AsyncIterator[bytes] | None,
+        state: State | None,
+        tips: Tips,
+    ) -> AsyncGenerator[bytes, None]:
+        cacheable = rest is None and bool(scan.wants) and scan.cacheable and tips.has_all(scan.wants)
+        if cacheable and state is not None and self._packs is not None:
+            key = ask.key(state, scan.fingerprint())
+            shared = self._packs.share(key, ask.repo, state, lambda pack: self._write(ask, pack))
+            if shared is not None:
+                self._requests["pack", shared[1]] += 1
+                return shared[0].follow()
+        self._requests["pack", False] += 1
+        return self._alone(ask, None if rest is None else self._guarded(ask.repo, tips, rest, scan))
+
+    async def _alone(self, ask: _Ask, rest: AsyncIterator[bytes] | None) -> AsyncGenerator[bytes, None]:
+        with suppress(AnswerEndedBadly):
+            async with aclosing(self._packed(ask, rest)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _packed(
+        self, ask: _Ask, rest: AsyncIterator[bytes] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        async with self._packing.hold(ask.client), aclosing(self._run(ask, rest)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _guarded(
+        self, repo: Path, tips: Tips, rest: AsyncIterator[bytes], scan: RequestScan
+    ) -> AsyncIterator[bytes]:
+        async for piece in rest:
+            await self._check(repo, tips, _fed(scan, piece))
+            yield piece
+
+    async def _check(self, repo: Path, tips: Tips, wants: Collection[bytes]) -> None:
+        if (oid := await self._tips.hidden(repo, tips, wants)) is not None:
+            raise _HiddenWanted(oid)
+
+    async def _write(self, ask: _Ask, pack: Pack) -> bool:
+        """git writes by itself: into the file that all who asked for this read from."""
+        async with self._packing.hold(ask.client):
+            code, stderr = await run_into(
+                pack.file,
+                self._argv(ask),
+                env=self._environment(ask.repo, ask.protocol),
+                cwd=self._git.settings.home,
+                stdin=ask.body,
+                silence_s=self._settings.silence_s,
+                grown=pack.grown,
+            )
+        if code != 0 and pack.size == 0:
+            raise FailureError(classify(1, stderr.decode("utf-8", "replace")))
+        return code == 0
+
+    # git
+
+    def _argv(self, ask: _Ask) -> list[str]:
+        options = ["--strict", "--stateless-rpc", *ask.options]
+        return [self._git.binary, "upload-pack", *options, "--end-of-options", str(ask.repo)]
+
+    async def _run(self, ask: _Ask, rest: AsyncIterator[bytes] | None = None) -> AsyncGenerator[bytes, None]:
+        child = await StreamingChild.open(
+            self._argv(ask),
+            env=self._environment(ask.repo, ask.protocol),
+            cwd=self._git.settings.home,
+            body=_joined(ask.body, rest),
+            silence_s=self._settings.silence_s,
+        )
+        try:
+            async for chunk in child.output():
+                yield chunk
+            if await child.wait() != 0:
+                if child.sent_bytes == 0:
                     raise FailureError(classify(1, child.stderr.decode("utf-8", "replace")))
-            finally:
-                await child.close()
+                raise AnswerEndedBadly
+        finally:
+            await child.close()
 
     def _environment(self, repo: Path, protocol: str) -> dict[str, str]:
-        config = [("uploadpack.hideRefs", OWN_NAMESPACE.rstrip("/")), ("uploadpack.allowFilter", "true")]
+        filters = self._settings.filters
+        config = [
+            ("uploadpack.hideRefs", OWN_NAMESPACE.rstrip("/")),
+            ("uploadpack.allowFilter", "true" if filters else "false"),
+            ("uploadpackfilter.allow", "false"),
+            ("uploadpack.allowReachableSHA1InWant", "true"),  # for v0; v2 serves what is asked for
+            *((f"uploadpackfilter.{name}.allow", "true") for name in filters),
+        ]
         if head_target(repo).startswith(NO_HEAD):
             config.append(("lsrefs.unborn", "ignore"))  # the stand-in for "no HEAD" is nobody's business
         env = self._git.environment(config=config)
@@ -106,38 +338,31 @@ class GitServer:
             env["GIT_PROTOCOL"] = protocol
         return env
 
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(self._settings.queue_wait_s):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise ServerBusy(self._settings.queue_wait_s) from None
-        try:
-            yield
-        finally:
-            self._slots.release()
+
+async def _first_part(body: AsyncIterator[bytes], scan: RequestScan) -> tuple[bytes, bool]:
+    """What fits into memory, and whether that is all."""
+    held = bytearray()
+    async for piece in body:
+        _fed(scan, piece)
+        held += piece
+        if len(held) > HELD_BYTES:
+            return bytes(held), False
+    return bytes(held), True
 
 
-async def bounded_body(body: AsyncIterator[bytes], bytes_max: int, *, gzipped: bool) -> AsyncIterator[bytes]:
-    """The request as git reads it: unpacked piece by piece, so that a small bomb never becomes large."""
-    unpacker = zlib.decompressobj(wbits=31) if gzipped else None  # 31: gzip, largest window
-    total = 0
-    async for sent in body:
-        for piece in [sent] if unpacker is None else _unpacked(unpacker, sent):
-            total += len(piece)
-            if total > bytes_max:
-                raise RequestTooLarge(f"the request is larger than {bytes_max} bytes")
-            yield piece
-
-
-def _unpacked(unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+def _fed(scan: RequestScan, piece: bytes) -> set[bytes]:
     try:
-        while data and not unpacker.eof:
-            yield unpacker.decompress(data, CHUNK_BYTES)
-            data = unpacker.unconsumed_tail
-    except zlib.error as error:
-        raise BadRequest("the request is not gzip, as it says") from error
+        return scan.feed(piece)
+    except PktError as error:
+        raise BadRequest(f"the request is not git's: {error}") from None
+
+
+async def _joined(first: bytes, rest: AsyncIterator[bytes] | None) -> AsyncIterator[bytes]:
+    if first:
+        yield first
+    if rest is not None:
+        async for piece in rest:
+            yield piece
 
 
 def _wants_v2(protocol: str) -> bool:

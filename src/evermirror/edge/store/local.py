@@ -8,6 +8,7 @@ power cut at most the last seconds. One process at a time has the file open.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import time
@@ -21,6 +22,7 @@ import structlog
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.kept import GuardMemory, GuardReason
 from evermirror.model.memory import RepoMemory
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
@@ -29,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _SCHEMA = """
 CREATE TABLE repos (
@@ -43,12 +45,14 @@ CREATE TABLE repos (
     mark BLOB,
     failures INTEGER NOT NULL,
     failure_kind TEXT,
-    not_before REAL NOT NULL
+    not_before REAL NOT NULL,
+    guard TEXT                -- JSON; of a change that is held back
 ) WITHOUT ROWID;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
-_SAVE = "INSERT OR REPLACE INTO repos VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"
+_UPGRADES = {1: "ALTER TABLE repos ADD COLUMN guard TEXT;"}  # what makes the next version of each
+_SAVE = "INSERT OR REPLACE INTO repos VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 
 
@@ -158,6 +162,11 @@ def _connect(path: Path) -> sqlite3.Connection:
             connection.executescript(
                 f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
             )
+            version = SCHEMA_VERSION
+        for old in range(version, SCHEMA_VERSION):
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_UPGRADES[old]} PRAGMA user_version={old + 1}; COMMIT;"
+            )
         # Reads every page once, which is what loading does next anyway: damage is found before it matters.
         if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise _damage("quick_check found damage")
@@ -238,6 +247,7 @@ def _in(m: RepoMemory) -> tuple[Any, ...]:
         m.failures,
         None if m.failure_kind is None else m.failure_kind.value,
         m.not_before,
+        None if m.guard is None else _guard_in(m.guard),
     )
 
 
@@ -252,4 +262,14 @@ def _out(row: tuple[Any, ...]) -> RepoMemory:
         row[10],
         None if row[11] is None else _KINDS[row[11]],
         row[12],
+        None if row[13] is None else _guard_out(row[13]),
     )
+
+
+def _guard_in(guard: GuardMemory) -> str:
+    return json.dumps([guard.reason.value, guard.since, guard.sightings, guard.digest, guard.lost])
+
+
+def _guard_out(text: str) -> GuardMemory:
+    reason, since, sightings, digest, lost = json.loads(text)
+    return GuardMemory(GuardReason(reason), since, sightings, RefsDigest(digest), lost)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.kept import KeptTip
 from evermirror.model.messages import (
     Excused,
     Failed,
@@ -15,6 +16,7 @@ from evermirror.model.messages import (
     Refused,
     Released,
     Report,
+    Restored,
     Started,
     Synced,
     Verified,
@@ -186,6 +188,15 @@ def writes_of(report: Report) -> tuple[Write, ...]:
         case Refused():
             outcome = Outcome(TaskStatus.FAILED, report.started_at, report.ended_at, failure=report.failure)
             return tuple(TaskEnded(i, outcome) for i in report.task_ids)
+        case Restored():
+            outcome = Outcome(
+                TaskStatus.SUCCESS,
+                report.started_at,
+                report.ended_at,
+                source_commit=report.oid,
+                result={"ref": report.ref, "oid": report.oid},
+            )
+            return tuple(TaskEnded(i, outcome) for i in report.task_ids)
         case Excused():
             return tuple(RepoExcused(key) for key in report.keys)
         case Verified():
@@ -239,11 +250,17 @@ def _synced(report: Synced) -> tuple[Write, ...]:
             "size_bytes": report.size_bytes,
             "verified_at": report.verified_at,
             "phases_s": dict(report.phases_s),
+            "kept": [_kept(tip) for tip in report.kept[:CHANGES_KEPT]],
+            "kept_total": report.kept_total,
         },
     )
     if not report.task_ids and not moved:
         return (repo,)
     return (repo, *_ends(report.key, report.task_ids, outcome))
+
+
+def _kept(tip: KeptTip) -> dict[str, object]:
+    return {"ref": tip.ref, "at": tip.at, "why": tip.why.value, "old": tip.old, "new": tip.new}
 
 
 def _failed(report: Failed) -> tuple[Write, ...]:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from evermirror import __version__
-from evermirror.faces.api import git, git_urls, health, openapi, overview, problems, repos, tasks
+from evermirror.faces.api import git, git_urls, health, history, openapi, overview, problems, repos, tasks
 from evermirror.faces.api.auth import Auth, Gate
 from evermirror.faces.api.context import Api, ApiSettings
 from evermirror.faces.api.git_service import GitService
@@ -44,7 +44,7 @@ def create_app(
         ],
     )
     app.state.api = Api(service, settings, metrics, git_service)
-    routers = [part.router for part in (tasks, git_urls, repos, overview, health, git, pages)]
+    routers = [part.router for part in (tasks, git_urls, history, repos, overview, health, git, pages)]
     for router in routers:
         app.include_router(router)
     problems.install(app, [route for router in routers for route in router.routes])

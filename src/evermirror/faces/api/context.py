@@ -26,6 +26,7 @@ class ApiSettings:
     max_waiting: int = (
         1_000  # callers that wait for a task at once; more are answered at once, as if wait were 0
     )
+    git_silence_s: float = 300.0  # a git client that takes nothing for this long is left
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from evermirror.faces.api.auth import Caller
+from evermirror.faces.api.buckets import client_name
 from evermirror.faces.api.context import Api, ApiDep, CallerDep
 from evermirror.faces.api.git_service import GitBusy, ServedRepo
 from evermirror.faces.api.problems import ApiProblem, Kind
@@ -46,8 +47,10 @@ async def info_refs(
     repo = await _open(api, caller, key)
     if repo is None or api.git is None:
         return _not_here(key)
-    chunks = api.git.advertise(repo, _protocol(request))
-    return await _streamed(repo, chunks, "application/x-git-upload-pack-advertisement", None)
+    chunks = api.git.advertise(repo, _protocol(request), _client(request))
+    return await _streamed(
+        repo, chunks, "application/x-git-upload-pack-advertisement", None, api.settings.git_silence_s
+    )
 
 
 @router.post("/git/{key:path}/git-upload-pack")
@@ -58,12 +61,14 @@ async def upload_pack(key: str, request: Request, api: ApiDep, caller: CallerDep
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         return _say(415, "Only gzip is understood as Content-Encoding.\n")
-    repo = await _open(api, caller, key)
+    repo = await _open(api, caller, key, begun=True)
     if repo is None or api.git is None:
         return _not_here(key)
     body = _Body(request, zipped=encoding != "identity", max_bytes=api.settings.limits.git_body.max_bytes)
-    chunks = api.git.upload_pack(repo, body.chunks(), _protocol(request))
-    return await _streamed(repo, chunks, "application/x-git-upload-pack-result", body)
+    chunks = api.git.upload_pack(repo, body.chunks(), _protocol(request), _client(request))
+    return await _streamed(
+        repo, chunks, "application/x-git-upload-pack-result", body, api.settings.git_silence_s
+    )
 
 
 @router.post("/git/{key:path}/git-receive-pack")
@@ -81,10 +86,10 @@ async def show(key: str, request: Request, api: ApiDep, caller: CallerDep) -> Re
     return pages.clone_page(request, repo.key, repo.verified_at)
 
 
-async def _open(api: Api, caller: Caller, key: str) -> ServedRepo | None:
+async def _open(api: Api, caller: Caller, key: str, *, begun: bool = False) -> ServedRepo | None:
     if api.git is None:
         return None
-    repo = await api.git.open(key.strip("/").removesuffix(".git"))
+    repo = await api.git.open(key.strip("/").removesuffix(".git"), begun=begun)
     if repo is not None and repo.private and not caller.may(Role.READER):
         return None
     return repo
@@ -96,6 +101,10 @@ def _protocol(request: Request) -> str:
     return value if fine else ""
 
 
+def _client(request: Request) -> str:
+    return client_name(request.client.host if request.client is not None else None)
+
+
 def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     return PlainTextResponse(text, status, headers={**_NO_CACHE, **(headers or {})})
 
@@ -105,7 +114,7 @@ def _not_here(key: str) -> Response:
 
 
 async def _streamed(
-    repo: ServedRepo, chunks: AsyncIterator[bytes], media_type: str, body: _Body | None
+    repo: ServedRepo, chunks: AsyncIterator[bytes], media_type: str, body: _Body | None, silence_s: float
 ) -> Response:
     """Waits for the first chunk, so that what fails early is still told by a status."""
     try:
@@ -124,7 +133,7 @@ async def _streamed(
     headers = dict(_NO_CACHE)
     if repo.verified_at is not None:
         headers["X-Evermirror-Verified-At"] = iso(repo.verified_at)
-    return _GitStream(first, chunks, media_type, headers, body)
+    return _GitStream(first, chunks, media_type, headers, body, silence_s)
 
 
 async def _close(chunks: AsyncIterator[bytes]) -> None:
@@ -177,6 +186,7 @@ class _GitStream(Response):
         media_type: str,
         headers: Mapping[str, str],
         body: _Body | None,
+        silence_s: float,
     ) -> None:
         self.status_code = 200
         self.media_type = media_type
@@ -185,6 +195,7 @@ class _GitStream(Response):
         self._first = first
         self._chunks = chunks
         self._request_body = body
+        self._silence_s = silence_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -198,9 +209,14 @@ class _GitStream(Response):
 
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await send({"type": "http.response.body", "body": self._first, "more_body": True})
-        async for chunk in self._chunks:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        try:
+            async with asyncio.timeout(self._silence_s):
+                await send({"type": "http.response.body", "body": self._first, "more_body": True})
+            async for chunk in self._chunks:
+                async with asyncio.timeout(self._silence_s):
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except TimeoutError:
+            return  # the answer stays incomplete, which ends the connection
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _client_left(self, receive: Receive) -> None:

@@ -31,12 +31,15 @@ class GitBusy(Exception):
 class GitService(Protocol):
     """``advertise`` and ``upload_pack`` give the complete bodies of git's HTTP answers.
 
-    They may raise GitBusy before the first byte, and end their git when closed."""
+    They may raise GitBusy before the first byte, and end their git when closed. ``client`` is whom
+    the limits for each client are about."""
 
-    async def open(self, key: str) -> ServedRepo | None: ...
+    async def open(self, key: str, *, begun: bool = False) -> ServedRepo | None:
+        """``begun``: the client was told of this mirror before; one just removed is still given to it."""
+        ...
 
-    def advertise(self, repo: ServedRepo, protocol: str) -> AsyncIterator[bytes]: ...
+    def advertise(self, repo: ServedRepo, protocol: str, client: str) -> AsyncIterator[bytes]: ...
 
     def upload_pack(
-        self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str
+        self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str, client: str
     ) -> AsyncIterator[bytes]: ...

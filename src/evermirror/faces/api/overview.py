@@ -11,7 +11,7 @@ from evermirror import __version__
 from evermirror.errors import NotFound
 from evermirror.faces.api.auth import Caller
 from evermirror.faces.api.context import Api, ApiDep, CallerDep, problems
-from evermirror.faces.api.views import OverviewView, overview_view
+from evermirror.faces.api.overview_views import OverviewView, overview_view
 from evermirror.model.access import Role
 from evermirror.model.messages import RunningSync
 

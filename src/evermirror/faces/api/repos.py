@@ -79,4 +79,11 @@ async def get_holders(key: KeyPath, api: ApiDep, caller: CallerDep) -> HoldersVi
 async def get_repo(key: KeyPath, api: ApiDep, caller: CallerDep) -> RepoView:
     """By key or URL."""
     record = await find_visible(api, caller, key)
-    return repo_view(record, await api.service.plan(record.key), await api.service.holders(record.key))
+    service = api.service
+    return repo_view(
+        record,
+        await service.plan(record.key),
+        await service.holders(record.key),
+        await service.guard(record.key),
+        await service.upkeep(record.key),
+    )

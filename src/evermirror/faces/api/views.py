@@ -8,10 +8,10 @@ from pydantic import BaseModel, Field
 
 from evermirror.faces.api.text import iso, iso_or_none, printable, printable_json
 from evermirror.model.failure import Failure
-from evermirror.model.messages import RunningSync
+from evermirror.model.kept import GuardMemory
 from evermirror.model.repo import RepoRecord
 from evermirror.model.task import TaskRecord, TaskStatus
-from evermirror.nodes.service import Holder, Overview, PollPlan
+from evermirror.nodes.service import Holder, PollPlan, Upkeep
 
 StatusText = Literal["pending", "active", "failing", "gone", "auth", "held", "inactive"]
 TaskStatusText = Literal["pending", "running", "success", "failure", "skipped"]
@@ -131,6 +131,27 @@ class HoldersView(BaseModel):
     holders: list[HolderView]
 
 
+class HeldView(BaseModel):
+    """What of upstream a guard holds back."""
+
+    reason: Literal["emptied", "shrunken", "unrelated"]
+    since: str
+    sightings: int = Field(description="Looks at upstream that saw it so")
+
+
+class UpkeepView(BaseModel):
+    """How the mirror lies on the disk."""
+
+    packs: int
+    loose_objects: int
+    loose_refs: int
+    size_bytes: int
+    cruft_bytes: int = Field(description="Of what no ref reaches, kept for a while")
+    has_bitmap: bool
+    repacked_at: str | None
+    checked_at: str | None = Field(description="Every object was read and found whole")
+
+
 class RepoView(GitUrlView):
     """One repo in full."""
 
@@ -149,6 +170,8 @@ class RepoView(GitUrlView):
     consecutive_failures: int
     plan: PlanView
     holders: list[HolderView]
+    held: HeldView | None = Field(description="Null while upstream is followed")
+    upkeep: UpkeepView | None = Field(description="Null before the first sync")
     clone_path: str = Field(description="Clone from this path of this server")
 
 
@@ -168,52 +191,6 @@ class RefsView(BaseModel):
     total: int
     refs: list[RefView]
     next_cursor: str | None
-
-
-class RunningView(BaseModel):
-    """A sync under way."""
-
-    key: str
-    phase: str
-    percent: float | None
-    received_bytes: int
-    started_at: str
-
-
-class HostStateView(BaseModel):
-    """An upstream host that is not simply open."""
-
-    host: str
-    repos: int
-    state: str
-    until: str | None
-    reason: str
-
-
-class OverviewView(BaseModel):
-    """Is everything fresh, and if not, what is wrong?"""
-
-    total_repos: int
-    by_status: dict[str, int]
-    by_priority: dict[str, int]
-    fresh_repos: int
-    fresh_share: float | None = Field(description="fresh_repos / total_repos; null while there are none")
-    worst_lag_s: float | None
-    polls_total: int
-    polls_per_second: float
-    changes_total: int
-    received_bytes_total: int
-    running: list[RunningView]
-    queued_syncs: int
-    hosts: list[HostStateView]
-    failures_by_kind: dict[str, int]
-    disk_free_bytes: int
-    disk_total_bytes: int
-    accepting_clones: bool
-    warnings: list[str]
-    started_at: str
-    now: str
-    version: str
 
 
 def task_view(task: TaskRecord) -> TaskView:
@@ -297,7 +274,13 @@ def _git_url_fields(record: RepoRecord) -> dict[str, Any]:
     }
 
 
-def repo_view(record: RepoRecord, plan: PollPlan, holders: tuple[Holder, ...]) -> RepoView:
+def repo_view(
+    record: RepoRecord,
+    plan: PollPlan,
+    holders: tuple[Holder, ...],
+    guard: GuardMemory | None,
+    upkeep: Upkeep | None,
+) -> RepoView:
     return RepoView(
         **_git_url_fields(record),
         alias=record.alias,
@@ -320,7 +303,26 @@ def repo_view(record: RepoRecord, plan: PollPlan, holders: tuple[Holder, ...]) -
             last_poll_at=iso_or_none(plan.last_poll_at),
         ),
         holders=holders_view(holders),
+        held=_held_view(guard) if guard is not None else None,
+        upkeep=_upkeep_view(upkeep) if upkeep is not None else None,
         clone_path=f"/git/{printable(record.key)}",
+    )
+
+
+def _held_view(guard: GuardMemory) -> HeldView:
+    return HeldView(reason=guard.reason.value, since=iso(guard.since), sightings=guard.sightings)
+
+
+def _upkeep_view(upkeep: Upkeep) -> UpkeepView:
+    return UpkeepView(
+        packs=upkeep.packs,
+        loose_objects=upkeep.loose_objects,
+        loose_refs=upkeep.loose_refs,
+        size_bytes=upkeep.size_bytes,
+        cruft_bytes=upkeep.cruft_bytes,
+        has_bitmap=upkeep.has_bitmap,
+        repacked_at=iso_or_none(upkeep.repacked_at),
+        checked_at=iso_or_none(upkeep.checked_at),
     )
 
 
@@ -334,48 +336,3 @@ def holders_view(holders: tuple[Holder, ...]) -> list[HolderView]:
         )
         for h in holders
     ]
-
-
-def overview_view(overview: Overview, running: tuple[RunningSync, ...], version: str) -> OverviewView:
-    o = overview
-    return OverviewView(
-        total_repos=o.total_repos,
-        by_status=dict(o.by_status),
-        by_priority=dict(o.by_priority),
-        fresh_repos=o.fresh_repos,
-        fresh_share=o.fresh_repos / o.total_repos if o.total_repos else None,
-        worst_lag_s=o.worst_lag_s,
-        polls_total=o.polls_total,
-        polls_per_second=o.polls_per_second,
-        changes_total=o.changes_total,
-        received_bytes_total=o.received_bytes_total,
-        running=[
-            RunningView(
-                key=printable(r.key),
-                phase=printable(r.phase),
-                percent=r.percent,
-                received_bytes=r.received_bytes,
-                started_at=iso(r.started_at),
-            )
-            for r in running
-        ],
-        queued_syncs=o.queued_syncs,
-        hosts=[
-            HostStateView(
-                host=printable(h.host),
-                repos=h.repos,
-                state=h.state,
-                until=iso_or_none(h.until),
-                reason=printable(h.reason),
-            )
-            for h in o.hosts
-        ],
-        failures_by_kind=dict(o.failures_by_kind),
-        disk_free_bytes=o.disk_free_bytes,
-        disk_total_bytes=o.disk_total_bytes,
-        accepting_clones=o.accepting_clones,
-        warnings=[printable(w) for w in o.warnings],
-        started_at=iso(o.started_at),
-        now=iso(o.now),
-        version=version,
-    )

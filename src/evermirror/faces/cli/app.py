@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from evermirror import __version__
 from evermirror.errors import ConfigError, EvermirrorError, ExitCode
-from evermirror.faces.cli import doctor, repos, serve, settings, simulate, status, tokens
+from evermirror.faces.cli import doctor, history, repos, serve, settings, simulate, status, tokens
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.output import counted
 from evermirror.model.printable import many_lines
@@ -33,6 +33,9 @@ app.command("remove", rich_help_panel="Repositories", cls=Command)(repos.remove)
 app.command("sync", rich_help_panel="Repositories", cls=repos.SyncCommand)(repos.sync)
 app.command("repos", rich_help_panel="Repositories", cls=Command)(repos.list_repos)
 app.command("status", rich_help_panel="Repositories", cls=Command)(status.status)
+app.command("history", rich_help_panel="Repositories", cls=Command)(history.history)
+app.command("restore", rich_help_panel="Repositories", cls=Command)(history.restore)
+app.command("confirm", rich_help_panel="Repositories", cls=Command)(history.confirm)
 app.add_typer(tokens.app, name="token", rich_help_panel="Operate")
 app.command("audit", rich_help_panel="Operate", cls=Command)(tokens.audit)
 app.add_typer(settings.app, name="config", rich_help_panel="Operate")

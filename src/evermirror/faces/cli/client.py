@@ -242,5 +242,8 @@ def _hint(fields: Fields, path: str) -> str:
     kind = str(fields.get("type") or "").removeprefix("/problems/")
     if kind == "not-found" and path.startswith("/api/tasks/"):
         return _TASK_HINT
-    hint = _HINTS.get(kind) or one_line(str(fields.get("hint") or ""))
-    return "" if _HTTP.search(hint) else hint
+    own = one_line(str(fields.get("hint") or ""))
+    own = "" if _HTTP.search(own) else own
+    if own and path.endswith("/-/restore"):  # of a ref that is not kept, or a repo that is not there
+        return own
+    return _HINTS.get(kind) or own

@@ -135,12 +135,12 @@ def sync(
             "/api/tasks", {"git_url": key, "additional_params": {"force": True} if force else {}}
         )
         if wait_s is not None:
-            task = _wait(client, task, wait_s, quiet=as_json)
+            task = wait_for(client, task, wait_s, quiet=as_json)
     if as_json:
         print_json(task)
     elif wait_s is None:
         say(f"task {task.get('task_id')}: {task.get('status')}")
-    _finish(task, key, wait_s, as_json=as_json, force=force)
+    finish(task, key, wait_s, as_json=as_json, force=force)
 
 
 def list_repos(
@@ -255,7 +255,7 @@ def _seconds(text: str) -> float:
     return parse_duration(f"{text}s" if re.fullmatch(r"[0-9.]+", text) else text)
 
 
-def _wait(client: Client, task: Fields, wait_s: float, *, quiet: bool) -> Fields:
+def wait_for(client: Client, task: Fields, wait_s: float, *, quiet: bool) -> Fields:
     """The task's state when it ended, or when the time was up."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -295,7 +295,7 @@ def _percent(progress: object) -> float | None:
     return float(found.group()) if found else None
 
 
-def _finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool, force: bool) -> None:
+def finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool, force: bool) -> None:
     """Says how the task ended and ends the command accordingly."""
     result = task.get("result")
     result = result if isinstance(result, dict) else {}

@@ -133,6 +133,16 @@ def _repo(r: Fields) -> Group:
         ["head", r.get("head_commit")],
         ["failures in a row", r.get("consecutive_failures")],
     ]
+    held, upkeep = r.get("held"), r.get("upkeep")
+    if isinstance(held, dict):
+        seen = f"{age(held.get('since'), now)}, at {held.get('sightings')} looks"
+        facts.append(["held back", f"{held.get('reason')}   {seen}"])
+    if isinstance(upkeep, dict):
+        facts += [
+            ["packs", upkeep.get("packs")],
+            ["repacked", age(upkeep.get("repacked_at"), now)],
+            ["checked", age(upkeep.get("checked_at"), now)],
+        ]
     if error:
         facts += [
             ["last error", f"{error_words(error)}   {age(error.get('at'), now)}"],

@@ -1,0 +1,1 @@
+"""What upkeep a mirror needs, and whose turn it is."""

@@ -1,0 +1,50 @@
+"""Is a mirror damaged? Only git's own evidence counts, and fsck has to confirm it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from evermirror.edge.git.command import Git
+from evermirror.edge.git.environment import HARMLESS_DEFECTS
+from evermirror.edge.git.refs import NO_HEAD, LocalRefs, read_local, write_head
+from evermirror.model.failure import Failure, FailureError, FailureKind
+
+
+async def read_or_damaged(git: Git, repo: Path) -> LocalRefs:
+    """The refs here; a repository without its parts is told as damage."""
+    try:
+        return await read_local(git, repo)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        message = f"the mirror here seems damaged: {error.strerror}: {error.filename}"
+        raise FailureError(Failure(FailureKind.UNKNOWN, message, corrupt=True)) from error
+
+
+async def confirm_damage(git: Git, repo: Path, evidence: Failure) -> None:
+    """Raise ``evidence`` as an ordinary failure where fsck finds nothing: it was upstream's doing."""
+    if not await asyncio.to_thread((repo / "HEAD").is_file):
+        return
+    harmless = tuple((f"fsck.{name}", "ignore") for name in HARMLESS_DEFECTS)
+    for depth in (
+        "--connectivity-only",
+        "--full",
+    ):  # the quick look finds what is missing, the long one what is bad
+        found = await git.run(
+            ["fsck", depth, "--no-dangling", "--progress"],
+            repo=repo,
+            config=harmless,
+            no_progress_s=git.settings.no_progress_s,
+            check=False,
+        )
+        if found.returncode != 0:
+            return
+    raise FailureError(replace(evidence, corrupt=False))
+
+
+def make_readable(repo: Path) -> None:
+    """git reads nothing of a repository without these; what else is there may be whole."""
+    for part in ("refs", "objects"):
+        (repo / part).mkdir(exist_ok=True)
+    if not (repo / "HEAD").is_file():
+        write_head(repo, NO_HEAD)

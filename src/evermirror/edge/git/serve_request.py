@@ -1,0 +1,121 @@
+"""Follows a client's request as it passes to git: what it asks for, and which other requests are the same.
+
+Two requests are the same where they differ only in who asks (``agent``, ``session-id``): git's answer then is
+the same too, as long as the repository is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import AsyncIterator, Iterator
+
+from evermirror.edge.git.pktline import LENGTH_BYTES, MAX_DATA_BYTES, PktError, text
+from evermirror.errors import EvermirrorError
+
+_WHO = (b"agent=", b"session-id=")  # lines of v2, words of v0's first want
+_WANT = re.compile(rb"want ([0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?)(?: (.*))?", re.DOTALL)
+_LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
+_SIGNS = 3  # lengths 0, 1 and 2 are signs
+LS_REFS = b"ls-refs"
+WANTS_MAX = 20_000  # of one request that is remembered; a clone of more refs than this is not cached
+
+
+CHUNK_BYTES = 64 * 1024
+
+
+class BadRequest(EvermirrorError):
+    """A request body that cannot be read."""
+
+
+class RequestTooLarge(BadRequest):
+    """A request body beyond the limit, as sent or unpacked."""
+
+
+class RequestScan:
+    """Feed it every byte, in order."""
+
+    def __init__(self) -> None:
+        self._carry = b""
+        self._digest = hashlib.sha256()
+        self.command = b""  # of v2; empty in v0
+        self.wants: set[bytes] = set()  # object ids in lower-case hex
+        self.alone = True  # nothing was said of what the client has, or of what only it knows
+
+    def feed(self, data: bytes) -> set[bytes]:
+        """The ids that are wanted anew. What git would not read is a PktError: nothing passes unseen."""
+        wanted: set[bytes] = set()
+        data = self._carry + data
+        at, end = 0, len(data)
+        while end - at >= LENGTH_BYTES:
+            head = data[at : at + LENGTH_BYTES]
+            if _LENGTH.fullmatch(head) is None:
+                raise PktError(f"no pkt-line but {head!r}")
+            length = int(head, 16)
+            if length < LENGTH_BYTES:
+                if length >= _SIGNS:
+                    raise PktError(f"pkt-line length {length}")
+                self._digest.update(head)
+                at += LENGTH_BYTES
+                continue
+            if length - LENGTH_BYTES > MAX_DATA_BYTES:
+                raise PktError(f"pkt-line of {length} bytes")
+            if end - at < length:
+                break
+            self._line(text(data[at + LENGTH_BYTES : at + length]), wanted)
+            at += length
+        self._carry = data[at:]
+        return wanted
+
+    @property
+    def whole(self) -> bool:
+        """No line is cut short at the end of what was fed."""
+        return not self._carry
+
+    @property
+    def cacheable(self) -> bool:
+        """The answer depends on nothing but the repository, and somebody else may ask the same."""
+        return self.whole and self.alone and len(self.wants) <= WANTS_MAX
+
+    def fingerprint(self) -> bytes:
+        """Equal for requests that are the same."""
+        return self._digest.digest()
+
+    def _line(self, line: bytes, wanted: set[bytes]) -> None:
+        if line.startswith(_WHO):
+            return
+        if (match := _WANT.fullmatch(line)) is not None:
+            oid = match[1].lower()
+            wanted.add(oid)
+            if len(self.wants) <= WANTS_MAX:
+                self.wants.add(oid)
+            words = (match[2] or b"").split(b" ")
+            line = b"want %b %b" % (oid, b" ".join(w for w in words if not w.startswith(_WHO)))
+        elif line.startswith(b"command="):
+            self.command = line.removeprefix(b"command=")
+        elif line.startswith((b"have ", b"shallow ", b"server-option=")):
+            self.alone = False
+        self._digest.update(b"%04x" % (len(line) + LENGTH_BYTES))
+        self._digest.update(line)
+
+
+async def bounded_body(body: AsyncIterator[bytes], bytes_max: int, *, gzipped: bool) -> AsyncIterator[bytes]:
+    """The request as git reads it: unpacked piece by piece, so that a small bomb never becomes large."""
+    unpacker = zlib.decompressobj(wbits=31) if gzipped else None  # 31: gzip, largest window
+    total = 0
+    async for sent in body:
+        for piece in [sent] if unpacker is None else _unpacked(unpacker, sent):
+            total += len(piece)
+            if total > bytes_max:
+                raise RequestTooLarge(f"the request is larger than {bytes_max} bytes")
+            yield piece
+
+
+def _unpacked(unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    try:
+        while data and not unpacker.eof:
+            yield unpacker.decompress(data, CHUNK_BYTES)
+            data = unpacker.unconsumed_tail
+    except zlib.error as error:
+        raise BadRequest("the request is not gzip, as it says") from error

@@ -1,0 +1,156 @@
+"""What the settings mean for each part of a node, and a worker made from them."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+from pydantic import SecretStr
+
+from evermirror.config import Config
+from evermirror.core.keep.guard import GuardSettings
+from evermirror.core.maintain.facts import UpkeepSettings
+from evermirror.core.schedule.disk import DiskGuard
+from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.core.schedule.settings import ScheduleSettings
+from evermirror.edge.git.command import Git
+from evermirror.edge.git.connection import HttpLimits
+from evermirror.edge.git.credentials import Credential, Credentials
+from evermirror.edge.git.environment import GitSettings
+from evermirror.edge.git.maintain import Maintenance
+from evermirror.edge.git.mirror import Mirrors, MirrorSettings
+from evermirror.edge.git.probe import Prober, ProbeSettings
+from evermirror.edge.net.resolver import Resolver
+from evermirror.edge.store.local import LocalState
+from evermirror.model.address import AllowList
+from evermirror.model.url import UrlRules
+from evermirror.nodes.caretaker import CareSettings
+from evermirror.nodes.clock import SteadyClock
+from evermirror.nodes.link import Link
+from evermirror.nodes.worker import Worker, WorkerParts
+
+
+async def make_worker(
+    config: Config,
+    git: Git,
+    credentials: Credentials,
+    link: Link,
+    clock: SteadyClock,
+    stack: contextlib.AsyncExitStack,
+) -> Worker:
+    """A worker over this node's data folder; ``stack`` closes what it opens."""
+    allow = AllowList.parse(list(config.upstreams.allow))
+    resolver = Resolver(allow)
+    stack.callback(resolver.close)
+    prober = Prober(resolver, credentials, git, probe_settings(config, allow))
+    stack.push_async_callback(prober.close)
+    local = await LocalState.open(config.data.dir / "worker.db")
+    stack.push_async_callback(local.close)
+    settings = schedule_settings(config)
+    parts = WorkerParts(
+        port=link,
+        scheduler=Scheduler(settings),
+        prober=prober,
+        mirrors=Mirrors(config.data.dir / "mirrors", git, mirror_settings(config)),
+        maintenance=Maintenance(git, upkeep_settings(config)),
+        local=local,
+        disk=DiskGuard(config.fleet.disk_high),
+        clock=clock,
+        chance=random.Random(),  # noqa: S311 - spreads retries, guards nothing
+        care=care_settings(config),
+    )
+    return Worker(parts, settings)
+
+
+def probe_settings(config: Config, allow: AllowList) -> ProbeSettings:
+    limits = config.limits
+    return ProbeSettings(
+        http=HttpLimits(
+            connect_s=limits.connect_timeout,
+            answer_s=limits.answer_timeout,
+            answer_bytes=limits.answer_bytes,
+        ),
+        ca_file=str(config.upstreams.ca_file) if config.upstreams.ca_file else None,
+        refs_extra=config.upstreams.refs_extra,
+        allow=allow,
+    )
+
+
+def mirror_settings(config: Config) -> MirrorSettings:
+    keep = config.keep
+    return MirrorSettings(
+        max_repo_size=config.upstreams.max_repo_size,
+        trash_age_s=keep.trash,
+        guard=GuardSettings(keep.guard_share, keep.guard_least, keep.confirm_after),
+    )
+
+
+def upkeep_settings(config: Config) -> UpkeepSettings:
+    section = config.maintenance
+    return UpkeepSettings(
+        packs_max=section.packs_max,
+        full_every_s=section.full_every,
+        fsck_every_s=section.fsck_every,
+        cruft_expiry_s=section.cruft_expiry,
+        time_limit_s=section.time_limit,
+    )
+
+
+def care_settings(config: Config) -> CareSettings:
+    slots = config.maintenance.slots if config.maintenance.enabled else 0
+    return CareSettings(slots=slots, retention_s=config.keep.retention)
+
+
+def with_absolute_data(config: Config) -> Config:
+    """git runs in a folder of its own, where a relative path would mean another place."""
+    return config.model_copy(
+        update={"data": config.data.model_copy(update={"dir": config.data.dir.resolve()})}
+    )
+
+
+def schedule_settings(config: Config) -> ScheduleSettings:
+    return ScheduleSettings(
+        policy=config.schedule.policy,
+        slots=config.schedule.slots,
+        min_gap_s=config.schedule.min_gap,
+        max_gap_s=config.schedule.max_gap,
+        polls_per_second=config.schedule.polls_per_second,
+        host_rate=config.limits.host_rate,
+        host_connections=config.limits.host_connections,
+        polls_in_flight=config.limits.polls_in_flight,
+    )
+
+
+def url_rules(config: Config) -> UrlRules:
+    return UrlRules(
+        schemes=frozenset(config.upstreams.schemes), allow=AllowList.parse(list(config.upstreams.allow))
+    )
+
+
+def git_settings(config: Config) -> GitSettings:
+    return GitSettings(
+        data_dir=config.data.dir,
+        binary=config.git.binary,
+        schemes=frozenset(config.upstreams.schemes),
+        ca_file=config.upstreams.ca_file,
+        refs_extra=config.upstreams.refs_extra,
+        connect_timeout_s=config.limits.connect_timeout,
+        no_progress_s=config.limits.no_progress,
+        output_bytes=config.limits.git_output_bytes,
+    )
+
+
+def credentials_of(config: Config) -> Credentials:
+    def secret(value: SecretStr | None) -> str:
+        return value.get_secret_value() if value is not None else ""
+
+    return Credentials(
+        Credential(
+            name,
+            username=c.username or "",
+            password=secret(c.password),
+            token=secret(c.token),
+            ssh_key_file=c.ssh_key_file,
+        )
+        for name, c in config.credentials.items()
+    )
