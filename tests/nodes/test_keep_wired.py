@@ -242,6 +242,17 @@ async def test_a_repo_that_is_added_again_finds_its_mirror_in_the_trash(stage, u
     assert transfers(upstream) == []
 
 
+async def test_what_was_private_is_not_public_because_somebody_adds_it_again(stage, upstream):
+    repo = upstream.create("team/x")
+    async with stage.up(schedule=SLOW) as up:
+        await mirrored(up, repo, private=True)
+        await up.client.delete(f"/api/git_urls/{up.key('team/x')}")
+        await up.add(repo.url)
+        assert (await shown(up, "team/x"))["private"] is True
+        await up.add(repo.url, private=False)
+        assert (await shown(up, "team/x"))["private"] is False
+
+
 async def test_a_repo_that_left_the_list_can_be_brought_back_and_stays(stage, upstream, tmp_path):
     repos = [upstream.create(f"team/x{n}") for n in range(2)]
     listed = tmp_path / "urls.txt"

@@ -183,7 +183,7 @@ class Coordinator:
         url = self._parse(git_url)
         async with self.changing:
             known = await self._find_key(url.key)
-            before = known if known is not None else new_record(url)
+            before = known or new_record(url, await self._store.find_repo(url.key, removed=True))
             record = apply_info(before, info or {}, credentials=self._credentials)
             if known is not None and record == known:
                 return AddStatus.EXISTS, known

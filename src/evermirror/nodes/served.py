@@ -78,6 +78,9 @@ async def _told(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
                 yield chunk
         except ServerBusy as busy:
             raise GitBusy(busy.retry_after_s) from None
+        except FileNotFoundError:  # the mirror was moved between being found and being read
+            gone = Failure(FailureKind.UNKNOWN, "the mirror is not where it was", corrupt=True)
+            raise FailureError(gone) from None
         except BadRequest as error:
             raise FailureError(Failure(FailureKind.UNKNOWN, str(error))) from None
 

@@ -21,9 +21,11 @@ _Choice = TypeVar("_Choice", Priority, Mode)
 INFO_BYTES_MAX = 16_384  # of a repo's additional_info as JSON: notes and labels, not a database
 
 
-def new_record(url: RepoUrl) -> RepoRecord:
-    """A repo as it is before anybody said anything about it."""
-    return RepoRecord(RepoSpec(url.key, url.text, url.host_key))
+def new_record(url: RepoUrl, removed: RepoRecord | None = None) -> RepoRecord:
+    """A repo as it is before anybody said anything about it. ``removed`` is what the catalog had before: what
+    was private stays so until an operator says otherwise, for its mirror comes back from the trash."""
+    private = removed is not None and removed.key == url.key and removed.spec.private
+    return RepoRecord(RepoSpec(url.key, url.text, url.host_key, private=private))
 
 
 def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: frozenset[str]) -> RepoRecord:

@@ -116,4 +116,4 @@ def test_nothing_is_followed_that_was_not_seen_often_and_long_enough(before, loo
 def test_people_are_told_what_was_seen_and_what_to_do(reason):
     memory = GuardMemory(reason, 0.0, 1, refs(0).digest(), 3)
     assert explain(memory, refs(10), refs(7)).startswith("held back: upstream")
-    assert "by hand" in advice(memory, SETTINGS)
+    assert "evermirror confirm" in advice(memory, SETTINGS)

@@ -385,7 +385,7 @@ async def test_an_emptied_or_shrunken_upstream_is_followed_after_repeated_sight_
         assert memory.sightings == sighting
         assert caught.value.failure.kind is FailureKind.CONFLICT
         assert "upstream" in caught.value.failure.message
-        assert "by hand" in caught.value.failure.hint
+        assert "evermirror confirm" in caught.value.failure.hint
         assert world.public(repo) == before
         now[0] += DAY / 2
     outcome = await world.sync(repo, guard=memory)

@@ -10,7 +10,7 @@ import pytest
 
 from evermirror.edge.git.pktline import PktError
 from evermirror.edge.git.refs import OWN_NAMESPACE
-from evermirror.edge.git.serve import GitServer, ServeSettings
+from evermirror.edge.git.serve import BadRequest, GitServer, ServeSettings
 from evermirror.edge.git.serve_request import RequestScan
 from evermirror.edge.git.serve_state import SETTLED_S, States
 from tests.edge.git.mirror_world import World
@@ -283,6 +283,24 @@ async def test_kept_tips_are_found_behind_a_million_bytes_of_request_too(world, 
             yield body[at : at + 50_001]
 
     answer = await gather(server.upload_pack(path, in_pieces(), "version=2"))
+    assert b"not our ref" in answer
+    assert b"PACK" not in answer
+
+
+@pytest.mark.parametrize("disguise", ["{}x", "{}\0", "{}\t", "{}" + "0" * 24, "listed"])
+async def test_kept_tips_are_found_in_whatever_disguise_git_would_see_through(world, repo, server, disguise):
+    path = world.path(repo)
+    lost = repo.commit("gone")
+    await world.sync(repo)
+    run_git(path, "update-ref", OWN_NAMESPACE + "kept/1/gone", lost)
+    run_git(path, "update-ref", "-d", "refs/heads/gone")
+    body = clone_v2(lost) + pkt("command=ls-refs")  # git reads one command, and ends
+    if disguise != "listed":
+        body = clone_v2(disguise.format(lost))
+    try:
+        answer = await gather(server.upload_pack(path, once(body), "version=2"))
+    except BadRequest:
+        return
     assert b"not our ref" in answer
     assert b"PACK" not in answer
 

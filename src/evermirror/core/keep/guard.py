@@ -82,7 +82,7 @@ def explain(memory: GuardMemory, before: RefSnapshot, seen: RefSnapshot) -> str:
     """One sentence for people: what was seen, and that nothing was changed."""
     match memory.reason:
         case GuardReason.EMPTIED:
-            what = f"upstream is empty, and had {len(before.refs)} refs"
+            what = f"upstream is empty, and had {len(before.refs)} ref{'s' * (len(before.refs) != 1)}"
         case GuardReason.SHRUNKEN:
             lost = len(before.refs.keys() - seen.refs.keys())
             what = f"upstream lost {lost} of {len(before.refs)} refs"
@@ -94,6 +94,8 @@ def explain(memory: GuardMemory, before: RefSnapshot, seen: RefSnapshot) -> str:
 def advice(memory: GuardMemory, settings: GuardSettings) -> str:
     """How it is confirmed."""
     if memory.reason is GuardReason.UNRELATED:
-        return "Look at upstream: the name may have been taken over. Confirm it by hand to follow"
+        return (
+            "Look at upstream: the name may have been taken over. Confirm it (`evermirror confirm`) to follow"
+        )
     wait = format_duration(settings.confirm_after_s)
-    return f"Confirm it by hand, or it is followed when it still looks so after {wait}"
+    return f"Confirm it (`evermirror confirm`), or it is followed when it still looks so after {wait}"

@@ -168,7 +168,7 @@ class GitServer:
         scan = RequestScan()
         held, whole = await _first_part(rest, scan)
         ask = _Ask(repo, protocol, client, (), held)
-        if whole and scan.whole and scan.command == LS_REFS:
+        if whole and scan.whole and scan.command == LS_REFS and not scan.wants:
             answer = self._list(ask, scan.fingerprint())
         else:
             answer = self._fetch(ask, scan, None if whole else rest)

@@ -16,6 +16,7 @@ from evermirror.errors import EvermirrorError
 
 _WHO = (b"agent=", b"session-id=")  # lines of v2, words of v0's first want
 _WANT = re.compile(rb"want ([0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?)(?: (.*))?", re.DOTALL)
+_WANTS = b"want "
 _LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
 _SIGNS = 3  # lengths 0, 1 and 2 are signs
 LS_REFS = b"ls-refs"
@@ -39,7 +40,7 @@ class RequestScan:
     def __init__(self) -> None:
         self._carry = b""
         self._digest = hashlib.sha256()
-        self.command = b""  # of v2; empty in v0
+        self.command = b""  # of v2, the first: git reads no other; empty in v0
         self.wants: set[bytes] = set()  # object ids in lower-case hex
         self.alone = True  # nothing was said of what the client has, or of what only it knows
 
@@ -92,8 +93,10 @@ class RequestScan:
                 self.wants.add(oid)
             words = (match[2] or b"").split(b" ")
             line = b"want %b %b" % (oid, b" ".join(w for w in words if not w.startswith(_WHO)))
+        elif line.startswith(_WANTS):  # git takes an id and overlooks what follows: we would not see it
+            raise PktError(f"not an object id: {line[:80]!r}")
         elif line.startswith(b"command="):
-            self.command = line.removeprefix(b"command=")
+            self.command = self.command or line.removeprefix(b"command=")
         elif line.startswith((b"have ", b"shallow ", b"server-option=")):
             self.alone = False
         self._digest.update(b"%04x" % (len(line) + LENGTH_BYTES))

@@ -20,6 +20,7 @@ from evermirror.model.failure import FailureError
 IDS_MAX = 500_000  # remembered over all mirrors, ~100 bytes each
 REMEMBER_S = 60.0  # a transaction may write a kept ref a moment after the public one
 REACHABLE_S = 20.0  # to find out whether public refs reach a kept tip; longer counts as no
+SHA1_CHARS = 40
 _OWN = OWN_NAMESPACE.encode("ascii")
 
 
@@ -61,7 +62,8 @@ class TipsReader:
 
     async def hidden(self, repo: Path, tips: Tips, wants: Collection[bytes]) -> bytes | None:
         """One of ``wants`` that is none of the client's business."""
-        for oid in tips.hidden.intersection(wants):
+        named = {*wants, *(w[:SHA1_CHARS] for w in wants)}  # where ids are short git overlooks the rest
+        for oid in tips.hidden & named:
             if oid not in tips.reached:
                 tips.reached[oid] = await self._reached(repo, oid)
             if not tips.reached[oid]:

@@ -11,7 +11,7 @@ import typer
 
 from evermirror.faces.cli.client import Client, Fields, connect, repo_path
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
-from evermirror.faces.cli.output import age, as_seconds, console, make_table, print_json, span
+from evermirror.faces.cli.output import age, as_seconds, console, counted, make_table, print_json, span
 from evermirror.faces.cli.repos import error_words
 from evermirror.model.duration import format_size
 
@@ -135,7 +135,7 @@ def _repo(r: Fields) -> Group:
     ]
     held, upkeep = r.get("held"), r.get("upkeep")
     if isinstance(held, dict):
-        seen = f"{age(held.get('since'), now)}, at {held.get('sightings')} looks"
+        seen = f"{age(held.get('since'), now)}, at {counted(int(str(held.get('sightings', 0))), 'look')}"
         facts.append(["held back", f"{held.get('reason')}   {seen}"])
     if isinstance(upkeep, dict):
         facts += [
