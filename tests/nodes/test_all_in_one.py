@@ -307,7 +307,7 @@ async def test_the_first_poll_of_a_repo_that_a_task_added_is_the_tasks_own(stage
             assert up.refs(f"team/x{n}") == repo.public_refs()
 
 
-async def test_a_restart_polls_first_what_was_not_polled_for_longest(stage, upstream, monkeypatch):
+async def test_a_restart_in_chunks_polls_nothing_that_was_polled_a_moment_ago(stage, upstream, monkeypatch):
     monkeypatch.setattr("evermirror.nodes.coordinator.ASSIGN_CHUNK", 3)
     seed = upstream.create("team/r0", commits=1)
     names = [f"team/r{n}" for n in range(10)]

@@ -321,7 +321,7 @@ async def test_tasks_that_ask_the_same_merge_until_their_poll_begins(house):
     house.wire.take()
     first = await house.submit()
     assert (await house.submit()).id == first.id
-    assert (await house.submit(wait_s=0.0)).id == first.id
+    assert (await house.submit()).id == first.id
     assert len(house.wire.take()) == 1
     await house.take(Started(KEY, (first.id,), T0))
     second = await house.submit()  # the poll under way may have looked too early
@@ -407,7 +407,7 @@ async def test_who_waits_is_answered_by_the_end_of_the_task(house, report, statu
 
 async def test_who_waits_too_short_gets_the_task_as_it_is(house):
     await house.add()
-    task = await house.submit(wait_s=0.05)
+    task = await house.it.wait_task((await house.submit()).id, 0.05)
     assert task.status is TaskStatus.PENDING
     await house.take(Started(KEY, (task.id,), T0), Progress(KEY, (task.id,), "receiving", 40.0, 9, T0))
     task = await house.it.wait_task(task.id, 0.05)
@@ -422,8 +422,9 @@ async def test_who_waits_too_short_gets_the_task_as_it_is(house):
 async def test_waiting_is_bounded_whatever_is_asked(house, monkeypatch):
     monkeypatch.setattr(module, "WAIT_MAX_S", 0.05)
     await house.add()
+    task = await house.submit()
     async with asyncio.timeout(5):
-        assert (await house.submit(wait_s=1e9)).status is TaskStatus.PENDING
+        assert (await house.it.wait_task(task.id, 1e9)).status is TaskStatus.PENDING
 
 
 async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(house):

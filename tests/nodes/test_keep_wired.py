@@ -352,6 +352,8 @@ async def test_a_mirror_that_fsck_finds_broken_is_replaced_with_its_history(stag
     repo = upstream.create("team/x", commits=20)
     async with stage.up(schedule=SLOW) as up:
         await mirrored(up, repo)
+        lost = repo.commit()  # in a pack of its own, which stays whole
+        await up.sync("team/x")
         repo.force_push()
         await up.sync("team/x")
         path = stage.mirror(up.key("team/x"))
@@ -373,6 +375,8 @@ async def test_a_mirror_that_fsck_finds_broken_is_replaced_with_its_history(stag
 
         await up.until(whole)
         assert up.refs("team/x") == repo.public_refs()
+        assert [tip["old"] for tip in (await history(up, "team/x"))["items"]] == [lost]
+        subprocess.run(["git", "-C", path, "rev-list", "--objects", lost], check=True, capture_output=True)
 
 
 def is_whole(path):

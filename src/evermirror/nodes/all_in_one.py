@@ -33,13 +33,14 @@ from evermirror.nodes.coordinator import Coordinator
 from evermirror.nodes.http_server import serving
 from evermirror.nodes.link import Link
 from evermirror.nodes.playground import playground_running
-from evermirror.nodes.served import ServedMirrors, serve_settings
+from evermirror.nodes.served import ServedMirrors
 from evermirror.nodes.service import RepoFilter
 from evermirror.nodes.wiring import (
     credentials_of,
     git_settings,
     make_worker,
     schedule_settings,
+    serve_settings,
     url_rules,
     with_absolute_data,
 )

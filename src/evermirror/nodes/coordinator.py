@@ -127,7 +127,6 @@ class Coordinator:
             self._status = report
             self._overview = None
             return
-        writes = writes_of(report)
         if isinstance(report, Progress):
             for task_id in report.task_ids:
                 self._progress[task_id] = report
@@ -136,8 +135,7 @@ class Coordinator:
             pending = self._pending.get(report.key)
             if pending is not None and pending.id in report.task_ids:
                 del self._pending[report.key]
-        for write in writes:
-            await self._recorder.put(write)
+        await self._recorder.put(*writes_of(report))
         if isinstance(report, Held):
             log.debug("worker told what it holds", repos=len(report.items), last=report.last)
         if isinstance(report, Synced | Restored | Failed | Refused):
@@ -260,8 +258,6 @@ class Coordinator:
                 await self.assign([record])
             if not self._tasks_held:
                 await self._send(task)
-        if params.wait_s > 0:
-            return await self.wait_task(task.id, params.wait_s)
         return task
 
     async def _find_or_add(self, key_or_url: str, *, may_add: bool, actor: str) -> RepoRecord:

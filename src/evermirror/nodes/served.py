@@ -7,8 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 
-from evermirror.config import Config
-from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy, ServeSettings
+from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy
 from evermirror.errors import InvalidUrl, NotFound
 from evermirror.faces.api.git_service import GitBusy, ServedRepo
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -17,6 +16,7 @@ from evermirror.nodes.worker import Worker
 
 BEGUN_S = 60.0  # between two requests of one clone; git sends the next as soon as it has read the last
 TOLD_OF_MAX = 10_000
+MOVED_RETRY_S = 1.0  # a mirror that is exchanged or removed is in its new place by then
 
 
 class ServedMirrors:
@@ -79,22 +79,6 @@ async def _told(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
         except ServerBusy as busy:
             raise GitBusy(busy.retry_after_s) from None
         except FileNotFoundError:  # the mirror was moved between being found and being read
-            gone = Failure(FailureKind.UNKNOWN, "the mirror is not where it was", corrupt=True)
-            raise FailureError(gone) from None
+            raise GitBusy(MOVED_RETRY_S) from None
         except BadRequest as error:
             raise FailureError(Failure(FailureKind.UNKNOWN, str(error))) from None
-
-
-def serve_settings(config: Config) -> ServeSettings:
-    """What the section ``serve`` means here."""
-    serve = config.serve
-    return ServeSettings(
-        packs_max=serve.packs,
-        per_client=serve.per_client,
-        queue=serve.queue,
-        queue_wait_s=serve.queue_wait,
-        silence_s=serve.silence,
-        filters=serve.filters,
-        cache_bytes=serve.cache_bytes,
-        cache_folder=config.data.dir / "cache" / "packs",
-    )

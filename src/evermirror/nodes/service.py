@@ -26,7 +26,6 @@ class AddStatus(Enum):
 class TaskParams:
     """What a caller asks of an on-demand sync."""
 
-    wait_s: float = 0.0
     min_commit: str | None = None
     force: bool = False
     priority: Priority | None = None

@@ -20,6 +20,7 @@ from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.mirror import Mirrors, MirrorSettings
 from evermirror.edge.git.probe import Prober, ProbeSettings
+from evermirror.edge.git.serve import ServeSettings
 from evermirror.edge.net.resolver import Resolver
 from evermirror.edge.store.local import LocalState
 from evermirror.model.address import AllowList
@@ -153,4 +154,18 @@ def credentials_of(config: Config) -> Credentials:
             ssh_key_file=c.ssh_key_file,
         )
         for name, c in config.credentials.items()
+    )
+
+
+def serve_settings(config: Config) -> ServeSettings:
+    serve = config.serve
+    return ServeSettings(
+        packs_max=serve.packs,
+        per_client=serve.per_client,
+        queue=serve.queue,
+        queue_wait_s=serve.queue_wait,
+        silence_s=serve.silence,
+        filters=serve.filters,
+        cache_bytes=serve.cache_bytes,
+        cache_folder=config.data.dir / "cache" / "packs",
     )

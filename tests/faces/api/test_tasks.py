@@ -89,18 +89,6 @@ async def test_more_waiters_than_allowed_are_answered_at_once(house):
     assert answer.json()["status"] == "pending"
 
 
-async def test_waiting_happens_only_where_waiters_are_counted(client, api_service, monkeypatch):
-    submit, asked = api_service.submit_task, []
-
-    async def noted(key_or_url, params, **more):
-        asked.append(params.wait_s)
-        return await submit(key_or_url, params, **more)
-
-    monkeypatch.setattr(api_service, "submit_task", noted)
-    await client.post("/api/tasks", json={"git_url": URL, "additional_params": {"wait": 0.01}})
-    assert asked == [0.0]
-
-
 async def test_params_reach_the_service(client, api_service):
     params = {"min_commit": "AB" * 20, "force": True, "priority": "high"}
     await client.post("/api/tasks", json={"git_url": URL, "additional_params": params})

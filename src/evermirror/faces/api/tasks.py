@@ -33,7 +33,6 @@ async def submit_task(asked: TaskIn, api: ApiDep, caller: CallerDep) -> TaskView
     task = await api.service.submit_task(
         asked.git_url,
         TaskParams(
-            wait_s=0.0,  # waited for below, where waiters are counted
             min_commit=params.min_commit.lower() if params.min_commit else None,
             force=params.force,
             priority=params.class_,

@@ -1,1 +1,0 @@
-"""What to tell people: overviews and statistics."""
