@@ -3,9 +3,10 @@
 
 BIN := .venv/bin
 JOBS ?= 2
+SEEDS ?= 500
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check dev needs lint types layers pytest format bench lock clean
+.PHONY: help setup run test check dev needs lint types layers pytest format bench soak lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +38,9 @@ format: dev ## let ruff rewrite what it can
 
 bench: dev ## measure against the alternatives; BENCH="poll sync" for some, ARGS=--quick for a try
 	@$(BIN)/python -m bench $(BENCH) $(ARGS)
+
+soak: dev ## thousands of simulated fleets in rough weather, hours on end: SEEDS=500 in each of six climates
+	@$(BIN)/python tools/soak --seeds $(SEEDS) --jobs $(JOBS) $(ARGS)
 
 lock: dev ## renew the locked versions from pyproject.toml
 	@tools/lock

@@ -16,6 +16,7 @@ from evermirror.config.schema import all_settings
 from evermirror.config.show import as_toml, shown_settings, template, without_password
 from evermirror.config.toml_lines import key_lines
 from evermirror.errors import ConfigError, ExitCode
+from evermirror.model.source import CatalogSource
 
 CANARY = "c4n4ry-s3cr3t"
 
@@ -140,15 +141,33 @@ BAD_FILES = [
     ('[upstreams]\nrefs_extra = ["refs/archive/"]', "upstreams.refs_extra: 'refs/archive/' is evermirror's"),
     ('[upstreams]\nrefs_extra = ["heads"]', "upstreams.refs_extra: 'heads' is not a ref prefix"),
     ('[client]\nserver = "socks"', "client.server: is not an http:// or https:// URL"),
-    ("[catalog]\nsources = 'x'", "catalog.sources: 'x' cannot be used; accepted: a list of strings"),
+    ("[catalog]\nsources = 'x'", "catalog.sources: 'x' is not a list of paths, git URLs or tables such as"),
     (
         "[catalog]\nsources = ['https://u:p@h/lists.git']",
-        "catalog.sources: 'https://h/lists.git': git catalogs are not supported yet: give a list file or a",
+        "catalog.sources: 'https://h/lists.git': the URL carries a user name or password",
     ),
-    ("[catalog]\nsources = ['git@h:x.git']", "'h:x.git': git catalogs are not supported yet"),
-    ("[catalog]\nsources = ['a.txt', 'h:x']", "'h:x': git catalogs are not supported yet"),
-    ("[catalog]\nsources = ['']", "catalog.sources: '' is not a path"),
-    ("[catalog]\nsources = [1]", "catalog.sources: [1] cannot be used; accepted: a list of strings"),
+    ("[catalog]\nsources = ['a.txt', 'h:x']", "'h:x': this is not a URL"),
+    ("[catalog]\nsources = ['ext::x']", "git's transport helpers"),
+    ("[catalog]\nsources = ['file:///x']", "file:// is not a supported transport"),
+    ("[catalog]\nsources = ['']", "catalog.sources: '' is neither a path nor a URL"),
+    ("[catalog]\nsources = [1]", "catalog.sources: 1 is neither a path, a URL nor a table"),
+    ("[catalog]\nsources = ['x', {url = 'x'}]", "catalog.sources: 'x' is given twice"),
+    ("[catalog]\nsources = [{url = 'x', brunch = 'y'}]", "a source has no 'brunch': known are url, branch,"),
+    ("[catalog]\nsources = [{branch = 'y'}]", "'' is neither a path nor a URL"),
+    ("[catalog]\nsources = [{url = 'x', branch = '-y'}]", "'-y' is not usable as the branch"),
+    ("[catalog]\nsources = [{url = 'x', branch = 'a..b'}]", "'a..b' is not usable as the branch"),
+    ("[catalog]\nsources = [{url = 'x', path = '../y'}]", "'../y' is not usable as the path"),
+    ("[catalog]\nsources = [{url = 'x', writable = 'yes'}]", "writable must be true or false"),
+    (
+        "[catalog]\nsources = [{url = 'x', writable = true}, {url = 'y', writable = true}]",
+        "more than one source is writable",
+    ),
+    ("[catalog]\nsources = [{url = 'x', credential = 'c'}]", "'x' names the credential 'c', which is none"),
+    (
+        "[catalog]\nsources = [{url = 'http://h/x', credential = 'c'}]\n[credentials.c]\ntoken = 't'",
+        "plain http would show it to everybody",
+    ),
+    ("[catalog]\nmax_removed_share = 2", "catalog.max_removed_share: 2"),
     ('[auth]\ntokens_required = "maybe"', "accepted: one of auto, true, false"),
     ('[auth]\npublic_reads = "yes"', "auth.public_reads: 'yes' cannot be used; accepted: true or false"),
     ('[database]\nurl = "mysql://x"', "database.url: is neither postgresql://… nor sqlite:///…"),
@@ -209,8 +228,8 @@ def test_an_unreadable_file_is_one_clear_problem(content):
         (
             "EVERMIRROR_CATALOG__SOURCES",
             '["a.txt", "b.txt"]',
-            lambda c: c.catalog.sources,
-            ("a.txt", "b.txt"),
+            lambda c: [s.place for s in c.catalog.sources],
+            ["a.txt", "b.txt"],
         ),
         ("EVERMIRROR_SCHEDULE__SLOTS", "3", lambda c: c.schedule.slots, 3),
         ("EVERMIRROR_SCHEDULE__MAX_GAP", "none", lambda c: c.schedule.max_gap, None),
@@ -243,7 +262,25 @@ def test_environment_forms(name, value, get, expected):
 
 def test_a_source_may_have_a_colon_after_a_slash_and_begin_with_the_home():
     config = load_config(None, {}, {"catalog.sources": ["./a:b", "/x/c:d", "~/urls"]})
-    assert config.catalog.sources == ("./a:b", "/x/c:d", str(Path("~/urls").expanduser()))
+    places = [source.place for source in config.catalog.sources]
+    assert places == ["./a:b", "/x/c:d", str(Path("~/urls").expanduser())]
+    assert not any(source.is_address for source in config.catalog.sources)
+
+
+def test_a_source_in_git_has_a_branch_a_path_and_a_credential_and_is_shown_as_it_is_written():
+    text = (
+        '[catalog]\nsources = ["urls.txt", "git@h.example:team/c.git", {url = "https://h.example/c.git", '
+        'branch = "main", path = "urls/", credential = "c", writable = true}]\n[credentials.c]\ntoken = "t"\n'
+    )
+    loaded = load(write(text), {})
+    assert loaded.config.catalog.sources == (
+        CatalogSource("urls.txt"),
+        CatalogSource("ssh://git@h.example/team/c.git"),
+        CatalogSource("https://h.example/c.git", "main", "urls", "c", True),
+    )
+    shown = next(s for s in shown_settings(loaded) if s.name == "catalog.sources")
+    again = load_config(None, {}, {"catalog.sources": shown.value, "credentials.c.token": "t"})
+    assert again.catalog.sources == loaded.config.catalog.sources
 
 
 def test_the_command_lines_own_variables_and_strangers_are_not_settings():
@@ -268,7 +305,7 @@ def test_a_forgotten_underscore_is_told():
 
 def test_a_list_in_the_environment_that_is_no_json_is_told_with_its_form():
     (problem,) = problems_of(env={"EVERMIRROR_CATALOG__SOURCES": "a.txt"})
-    assert 'accepted: a list of strings such as ["a", "b"]' in problem
+    assert "is not a list of paths, git URLs or tables such as" in problem
 
 
 @pytest.mark.parametrize("layer", ["toml", "env", "env-short"])

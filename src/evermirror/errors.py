@@ -68,6 +68,10 @@ class Conflict(EvermirrorError):
     """The request contradicts what is there."""
 
 
+class Unavailable(EvermirrorError):
+    """Somebody who is needed for this does not answer now; later it may work."""
+
+
 class EnvironmentUnfit(EvermirrorError):
     """This machine or folder cannot be used as it is: git too old, port taken, folder not writable."""
 

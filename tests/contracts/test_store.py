@@ -10,18 +10,16 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from evermirror.edge.store.apply import apply, in_groups
+from evermirror.edge.store.apply import in_groups
 from evermirror.edge.store.database import Database, parse_place
 from evermirror.edge.store.migrate import migrate, pending_migrations
 from evermirror.edge.store.repos import Staleness, UpsertCounts
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.tables import metadata
 from evermirror.edge.store.writes import (
-    FromReport,
     Outcome,
     RepoFailed,
     RepoHeld,
-    ReportId,
     RepoSynced,
     RepoVerified,
     SkipsFolded,
@@ -43,6 +41,7 @@ from evermirror.model.task import TaskStatus, Trigger
 from evermirror.nodes.service import RepoFilter
 
 A, B = "example.org/team/a", "example.org/team/b"
+STEPS = ["0001", "0002", "0003"]
 DIGEST = "ab" * 32
 HEAD = "c" * 40
 HOSTILE = "é日本\U0001f680 %_\\'\";--\r\n\x00\x1b[31m\udcff\ud800"
@@ -562,32 +561,6 @@ async def test_every_report_can_be_stored(store):
     assert (await store.find_repo(B)).status is RepoStatus.GONE
 
 
-# Reports
-
-
-async def test_a_report_is_taken_once(store):
-    assert await store.take_report("w1", 1, 1)
-    assert not await store.take_report("w1", 1, 1)
-    assert await store.take_report("w1", 1, 3)
-    assert not await store.take_report("w1", 1, 2)
-    assert await store.take_report("w2", 1, 1)
-    assert await store.take_report("w1", 2, 1)
-    assert not await store.take_report("w1", 1, 9)
-
-
-async def test_a_report_is_taken_together_with_its_writes_or_not_at_all(store):
-    await store.upsert_repos([repo(A)])
-    entry = FromReport(ReportId("w", 1, 1), (TaskRecorded(A, Outcome(TaskStatus.SUCCESS, 1.0, 2.0)),))
-    applied = await store.apply([entry, entry, RepoVerified(A, 5.0)])
-    assert (applied.writes, applied.refused) == (2, 1)
-    assert (await store.apply([entry])).refused == 1
-    assert len(await store.list_tasks(A, 10)) == 1
-    unstorable = TaskRecorded(A, Outcome(TaskStatus.SUCCESS, 1.0, 2.0, result={"x": object()}))
-    with pytest.raises(UsageError):
-        await store.apply([FromReport(ReportId("w", 1, 2), (unstorable,))])
-    assert await store.take_report("w", 1, 2)
-
-
 # Tasks
 
 
@@ -714,6 +687,37 @@ async def test_settings_are_kept(store):
     assert await store.get_setting("x") == {"a": 2}
 
 
+async def test_pins_and_fallbacks_are_kept_and_a_change_of_them_is_one(store):
+    plain = repo(A)
+    pinned = replace(plain, pins=("w1", "7"), spec=replace(plain.spec, fallbacks=("https://m.example/a",)))
+    assert (await store.upsert_repos([plain])).added == 1
+    assert (await store.upsert_repos([pinned])).updated == 1
+    assert (await store.upsert_repos([pinned])).unchanged == 1
+    found = await store.find_repo(A)
+    assert (found.pins, found.spec.fallbacks) == (("w1", "7"), ("https://m.example/a",))
+    specs = [known.spec async for chunk in store.iter_specs() for known in chunk]
+    assert specs == [pinned.spec]
+
+
+async def test_where_repos_came_from_and_what_was_said_of_them(store):
+    from_catalog = [replace(repo(f"c.example/{n}"), source="catalog") for n in range(1200)]
+    said = replace(repo("c.example/said"), source="catalog", info={"priority": "high"})
+    by_api = replace(repo("a.example/x"), source="api")
+    await store.upsert_repos([*from_catalog, said, by_api])
+    await store.remove_repos(["a.example/x", "c.example/5"], 1.0)
+    known = await store.known([r.key for r in from_catalog] + ["nobody.example/x"])
+    assert len(known) == 1200
+    assert (known["c.example/5"].in_catalog, known["c.example/6"].in_catalog) == (False, True)
+    known = await store.known()
+    assert {key: (k.source, dict(k.info), k.in_catalog) for key, k in known.items()} == {
+        "c.example/said": ("catalog", {"priority": "high"}, True),
+        "a.example/x": ("api", {}, False),
+    }
+    assert await store.of_source("api") == []
+    await store.upsert_repos([by_api])
+    assert [r.key for r in await store.of_source("api")] == ["a.example/x"]
+
+
 # Opening, concurrency
 
 
@@ -721,7 +725,8 @@ async def test_tables_are_those_of_the_migrations(url):
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    assert [m.revision for m in await pending_migrations(url)] == ["0001"]
+    pending = [m.revision for m in await pending_migrations(url)]
+    assert pending == [f"{n:04d}" for n in range(1, len(pending) + 1)]
     store = await Store.open(url)
     try:
         assert await pending_migrations(url) == ()
@@ -761,7 +766,7 @@ async def test_a_migration_that_fails_leaves_nothing_behind(url, monkeypatch):
     with pytest.raises(Exception, match="nonexistent"):
         await migrate(database)
     monkeypatch.undo()
-    assert [m.revision for m in await migrate(database)] == ["0001"]
+    assert next(m.revision for m in await migrate(database)) == "0001"
     await database.close()
 
 
@@ -770,14 +775,14 @@ async def test_two_stores_write_the_same_rows_at_once_and_lose_nothing(url):
     keys = [f"example.org/{i}" for i in range(50)]
     await first.upsert_repos(repo(k) for k in keys)
 
-    async def work(store, order, worker):
+    async def work(store, order):
         for round_ in range(10):
             writes = [synced(k, verified_at=float(round_)) for k in order]
-            await store.apply([FromReport(ReportId(worker, 1, round_), tuple(writes))])
+            await store.apply(writes)
             await store.create_task(keys[0], Trigger.API)
             await store.upsert_repos([repo(k, priority=Priority.HIGH) for k in order[:5]])
 
-    await asyncio.gather(work(first, keys, "a"), work(second, keys[::-1], "b"), work(first, keys[::-1], "c"))
+    await asyncio.gather(work(first, keys), work(second, keys[::-1]), work(first, keys[::-1]))
     ids = [t.id for t in await second.list_tasks(keys[0], 100)]
     assert len(set(ids)) == 30
     assert await second.count_fresh(9.0, 0.0) == 50
@@ -813,7 +818,7 @@ async def test_a_caller_that_goes_away_is_cancelled_once_its_write_has_ended(sto
 
 
 async def test_an_empty_batch_is_no_trouble(store):
-    assert (await apply(store._db, [])).writes == 0
+    await store.apply([])
     assert await store.upsert_repos([]) == UpsertCounts()
 
 

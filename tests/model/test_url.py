@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evermirror.errors import InvalidUrl, InvalidValue
 from evermirror.model.address import AllowList, forbidden_reason
 from evermirror.model.host import as_address
-from evermirror.model.url import URL_MAX_BYTES, RepoUrl, UrlRules, _parse, check_alias, parse_url
+from evermirror.model.url import URL_MAX_BYTES, RepoUrl, UrlRules, _parse, check_alias, parse_url, plain_key
 
 PUBLIC = UrlRules()
 OPEN = UrlRules(frozenset({"https", "http", "ssh"}), AllowList(), userinfo=True, local=True)
@@ -240,6 +240,15 @@ def test_the_short_way_gives_what_the_long_way_gives(text):
             return error.reason
 
     assert outcome(parse_url) == outcome(_parse)
+
+
+@given(plain_urls)
+def test_the_shortest_way_gives_the_same_or_nothing(text):
+    found = plain_key(text, PUBLIC, {})
+    if found is not None:
+        url = _parse(text, PUBLIC)
+        assert (*found, text) == (url.key, url.host_key, url.text)
+    assert plain_key(text, UrlRules(frozenset({"ssh"})), {}) is None
 
 
 def check_sound(text, rules):

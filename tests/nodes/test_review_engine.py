@@ -318,7 +318,8 @@ async def test_a_catalog_that_could_not_be_taken_is_taken_later_and_the_warning_
     async with stage.up(catalog={"sources": [str(file)], "interval": "50ms"}) as up:
 
         async def warned():
-            return any("cannot be read" in w for w in up.node.catalog.warnings)
+            said = up.node.catalog.warnings
+            return any("cannot be read" in w or "cannot be taken" in w for w in said)
 
         async def well():
             return not up.node.catalog.warnings
@@ -329,7 +330,7 @@ async def test_a_catalog_that_could_not_be_taken_is_taken_later_and_the_warning_
         file.write_text(text)
         await up.until(well)  # though nothing in it changed
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "keys_of_source", raise_trouble)
+            patch.setattr(Store, "known", raise_trouble)
             file.write_text(f"{one.url}\n{two.url}\n")
             await up.until(warned)
         await up.until_status("team/two", "active")

@@ -48,7 +48,7 @@ def _explain_one(found: ErrorDetails, tree: Mapping[str, object]) -> tuple[KeyPa
     setting = find_setting(path)
     if setting is None:
         return path, str(cause or found["msg"])
-    if setting.kind is Kind.LIST and cause is not None:
+    if setting.kind in (Kind.LIST, Kind.SOURCES) and cause is not None:
         return path, str(cause)  # names the item
     return path, f"{_problem(setting, found, tree, path)}; accepted: {setting.accepted}"
 

@@ -272,6 +272,7 @@ def _env_value(path: KeyPath, text: str) -> object:
         Kind.FLAG,
         Kind.CHOICE,
         Kind.LIST,
+        Kind.SOURCES,
         Kind.SECRETS,
     ):
         return text

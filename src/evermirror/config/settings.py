@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
+from evermirror.config.sources import read_sources
 from evermirror.config.values import (
     Address,
     Count,
@@ -35,7 +35,7 @@ from evermirror.config.values import (
     TextList,
 )
 from evermirror.model.address import AllowList
-from evermirror.model.source import check_source
+from evermirror.model.source import CatalogSource
 
 DATABASE_FILE = "evermirror.db"  # in data.dir
 SCHEMES = ("https", "http", "ssh")
@@ -74,10 +74,6 @@ def _check_schemes(schemes: tuple[str, ...]) -> tuple[str, ...]:
 def _check_allow(entries: tuple[str, ...]) -> tuple[str, ...]:
     AllowList.parse(list(entries))
     return entries
-
-
-def _check_sources(sources: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(os.path.expanduser(check_source(source)) for source in sources)
 
 
 def _check_ref_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
@@ -138,10 +134,18 @@ class Database(Section):
 class Catalog(Section):
     """Which repositories are mirrored."""
 
-    sources: Annotated[TextList, AfterValidator(_check_sources)] = Field(
-        default=(), description="List files, or folders of them. Also `up --catalog X` (repeatable)."
+    sources: Annotated[tuple[CatalogSource, ...], BeforeValidator(read_sources), Kind.SOURCES] = Field(
+        default=(),
+        description="Files, folders, git repositories: paths, URLs, or tables: url, branch, path, credential,"
+        " writable. Also `up --catalog X`.",
     )
     interval: Duration = Field(default=5 * MINUTE, gt=0, description="How often the sources are looked at.")
+    max_removed_share: Number = Field(
+        default=0.1, ge=0, le=1, description="A change that removes more than this share of the catalog,"
+    )
+    max_removed_least: Count = Field(
+        default=10, ge=1, description="and at least so many repositories, waits until it is confirmed."
+    )
 
 
 class Upstreams(Section):
@@ -420,6 +424,24 @@ class Config(Section):
     client: Client = Client()
     log: Log = Log()
     git: GitTool = GitTool()
+
+    @model_validator(mode="after")
+    def _sources_name_known_credentials(self) -> Self:
+        allow = AllowList.parse(list(self.upstreams.allow))
+        for source in self.catalog.sources:
+            if source.credential is None:
+                continue
+            named = f"sources: {source.place!r} names the credential {source.credential!r}"
+            if source.credential not in self.credentials:
+                raise SettingError(
+                    "catalog", f"{named}, which is none: add [credentials.{source.credential}]"
+                )
+            at = urlsplit(source.place)
+            if at.scheme == "http" and not allow.allows_host(at.hostname or "", at.port or 80):
+                raise SettingError(
+                    "catalog", f"{named}, and plain http would show it to everybody: use https"
+                )
+        return self
 
     @property
     def store_url(self) -> str:

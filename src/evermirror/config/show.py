@@ -124,6 +124,8 @@ def _plain(setting: Setting, value: object) -> object:
             return str(value)
         case _, SecretStr():
             return MASK
+        case Kind.SOURCES, tuple():
+            return [source.as_written() for source in value]
         case _, tuple():
             return list(value)
         case _:

@@ -37,6 +37,7 @@ class Kind(Enum):
     FLAG = "true or false"
     CHOICE = "one of"
     LIST = 'a list of strings such as ["a", "b"]'
+    SOURCES = 'a list of paths, git URLs or tables such as ["urls.txt", {url = "https://host/x.git"}]'
     SECRET = "a string, or its file"  # noqa: S105 (the phrase, not a secret)
     SECRETS = "a table of strings"
 

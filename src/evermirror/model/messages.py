@@ -19,22 +19,31 @@ from evermirror.model.task import TaskId
 
 @dataclass(frozen=True, slots=True)
 class AssignRepos:
-    """Mirror these from now on; for one already held, its configuration changed.
+    """Mirror these from now on; for one already held, its configuration or role changed.
 
     ``activities`` (parallel to ``repos``, or empty) is what earlier holders knew of their pushes.
-    Of a list in chunks all but the last have ``more``: their places in the queue depend on one another."""
+    Of a list in chunks all but the last have ``more``: their places in the queue depend on one another.
+    ``following``: another worker polls these; this one looks only when it is told to. ``paused``: a person
+    disabled them; they are held and not looked at. ``sources``: live holders to clone from, by name."""
 
     repos: tuple[RepoSpec, ...]
     activities: tuple[Activity | None, ...] = ()
     more: bool = False
+    following: frozenset[RepoKey] = frozenset()
+    paused: frozenset[RepoKey] = frozenset()
+    sources: tuple[tuple[RepoKey, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRepos:
-    """Stop mirroring these. ``delete`` moves their mirrors to the trash; otherwise they stay on disk."""
+    """Stop mirroring these. ``delete`` moves their mirrors to the trash: told by Released; but one whose
+    digest begins with another number than ``digests`` (parallel to ``keys``, or empty) says, and not 0,
+    stays and goes on, told by Declined. Otherwise those that are complete stay on disk, told by Kept, and
+    only the rest is Released."""
 
     keys: tuple[RepoKey, ...]
     delete: bool = False
+    digests: tuple[int, ...] = ()  # the first 8 bytes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,14 @@ class SyncNow:
     min_commit: Oid | None = None
     priority: Priority | None = None  # of this request; None: the repo's own
     accept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookAt:
+    """Others changed these, or differ: look now and tell the digest, also where nothing moved. Nobody
+    waits."""
+
+    keys: tuple[RepoKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +86,7 @@ class ApplySettings:
     slots: int | None = None
 
 
-Command = AssignRepos | ReleaseRepos | SyncNow | RestoreTip | ApplySettings
+Command = AssignRepos | ReleaseRepos | SyncNow | LookAt | RestoreTip | ApplySettings
 
 
 # Reports
@@ -190,9 +207,32 @@ class HeldRepo:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The worker no longer mirrors these."""
+    """The worker no longer mirrors these, and nothing of them is on its disk (but in the trash)."""
 
     keys: tuple[RepoKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """These are complete on the worker's disk, at these digests: an answer to a release that deletes nothing,
+    or to a LookAt that found nothing new."""
+
+    items: tuple[HeldRepo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """These were to be deleted, but their refs have moved since that was decided: they stay."""
+
+    items: tuple[HeldRepo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """The worker cannot take these: its disk guard, or its disk. Nothing of them is there."""
+
+    keys: tuple[RepoKey, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,5 +287,8 @@ Report = (
     | Verified
     | Held
     | Released
+    | Kept
+    | Declined
+    | HandedBack
     | WorkerStatus
 )

@@ -83,6 +83,7 @@ class RepoSpec:
     mode: Mode = Mode.EXACT
     private: bool = False
     credential: str | None = None  # a name, never a secret
+    fallbacks: tuple[str, ...] = ()  # other addresses of the same repository, as the catalog gives them
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class RepoRecord:
 
     spec: RepoSpec
     alias: str | None = None
-    source: str = "api"  # "api" or the catalog source it came from
+    source: str = "api"  # "api" or "catalog"
+    pins: tuple[str, ...] = ()  # workers that are to hold it, by name or number; empty: any
     info: Mapping[str, object] = field(default_factory=dict)  # additional_info, as given
     enabled: bool = True
     status: RepoStatus = RepoStatus.PENDING

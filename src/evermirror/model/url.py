@@ -39,6 +39,7 @@ _PLAIN = re.compile(
     r"https://((?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63})((?:/[A-Za-z0-9_~][A-Za-z0-9._~-]*)+)",
     re.ASCII,
 )
+_PLAIN_LOOSE = re.compile(r"https://([a-z0-9.-]+)((?:/[A-Za-z0-9_~][A-Za-z0-9._~-]*)+)", re.ASCII)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30})://", re.ASCII)
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::", re.ASCII)  # git would run git-remote-<name>
 _SCP = re.compile(r"([^@/:\[\]]+)@(\[[^\]@]*\]|[^:/@\[\]]+):/?([^/].*)")
@@ -110,6 +111,25 @@ def parse_url(text: str, rules: UrlRules) -> RepoUrl:
         if len(host) <= HOST_MAX_CHARS and not is_local_name(host) and not path.endswith(".git.git"):
             return RepoUrl("https", None, host, None, path)
     return _parse(text, rules)
+
+
+def plain_key(text: str, rules: UrlRules, hosts: dict[str, Host | None]) -> tuple[RepoKey, Host] | None:
+    """Key and host of a URL of the usual form, which is also the form that is fetched; None for all others.
+
+    For lists of a million: the same as ``parse_url``, without its object. ``hosts`` remembers who was asked
+    for; it belongs to one ``rules``."""
+    plain = _PLAIN_LOOSE.fullmatch(text)
+    if plain is None or len(text) > URL_MAX_BYTES:
+        return None
+    name, path = plain.groups()
+    if name in hosts:
+        host = hosts[name]
+    else:
+        usual = "https" in rules.schemes and len(name) <= HOST_MAX_CHARS and not is_local_name(name)
+        host = hosts[name] = Host(name) if usual and _PLAIN.fullmatch(f"https://{name}/x") else None
+    if host is None or path.endswith(".git.git"):
+        return None
+    return RepoKey(name + (path[:-4] if path.endswith(".git") else path)), host
 
 
 def check_alias(text: str) -> str:

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
@@ -27,7 +26,7 @@ from evermirror.faces.api.git_metrics import GitCollector
 from evermirror.faces.api.metrics import Metrics
 from evermirror.model.repo import RepoKey, RepoStatus
 from evermirror.nodes import lifecycle
-from evermirror.nodes.catalog_watch import CatalogSettings, CatalogWatch
+from evermirror.nodes.catalog_watch import CatalogWatch
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator import Coordinator
 from evermirror.nodes.http_server import serving
@@ -38,6 +37,7 @@ from evermirror.nodes.service import RepoFilter
 from evermirror.nodes.wiring import (
     credentials_of,
     git_settings,
+    make_catalog,
     make_worker,
     schedule_settings,
     serve_settings,
@@ -149,22 +149,13 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
             clock=clock,
             observe=metrics.observe,
         )
-        catalog = CatalogWatch(
-            settings=CatalogSettings(
-                tuple(Path(s) for s in config.catalog.sources),
-                config.catalog.interval,
-                options.accept_removals,
-            ),
-            store=store,
-            coordinator=coordinator,
-            rules=rules,
-            credentials=frozenset(config.credentials),
+        catalog, publisher = make_catalog(
+            config, credentials, store, coordinator, clock, accept_removals=options.accept_removals
         )
-        coordinator.add_warnings(lambda: catalog.warnings)
         coordinator.hold_tasks()
         broken = asyncio.Event()
         await stack.enter_async_context(
-            _http(config, sock, coordinator, store, recorder, worker, git, metrics)
+            _http(config, sock, coordinator, catalog, store, recorder, worker, git, metrics)
         )
         stack.push_async_callback(_drain, link, coordinator)
         await stack.enter_async_context(_running(coordinator.run, broken))
@@ -172,6 +163,8 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
         await catalog.load()
         await coordinator.resume()
         await stack.enter_async_context(_running(catalog.run, broken))
+        if publisher is not None:
+            await stack.enter_async_context(_running(publisher.run, broken))
         await stack.enter_async_context(_running(coordinator.keep_house, broken))
         host, port = sock.getsockname()[:2]
         scheme = "https" if config.server.tls_cert else "http"
@@ -184,6 +177,7 @@ async def _http(
     config: Config,
     sock: socket.socket,
     coordinator: Coordinator,
+    catalog: CatalogWatch,
     store: Store,
     recorder: Recorder,
     worker: Worker,
@@ -204,7 +198,8 @@ async def _http(
     server = GitServer(git, serve_settings(config))
     metrics.registry.register(GitCollector(server.figures))
     served = ServedMirrors(coordinator, worker, server)
-    app = create_app(coordinator, auth, ApiSettings(git_silence_s=config.serve.silence), metrics, served)
+    settings = ApiSettings(git_silence_s=config.serve.silence)
+    app = create_app(coordinator, auth, settings, metrics, served, catalog)
     async with serving(app, sock, tls_cert=config.server.tls_cert, tls_key=config.server.tls_key):
         yield
 

@@ -1,173 +1,338 @@
-"""Keeps the store's repos equal to the catalog's list files, and says what could not be read.
+"""Keeps the store's repos equal to the catalog: everything once, then what each new look changed.
 
-What people set through the API stays: it is laid over what the catalog says of the same repo.
+    start ── the same commits, rules and sources as applied before? ──yes──▶ nothing is read
+       └──no──▶ read all ─▶ store ─▶ what no file mentions goes (guarded)
+    then, every interval: fetch ─▶ changed files ─▶ added, changed, removed ─▶ guard ─▶ store ─▶ applied
+                            └─ fails: the last good catalog stays       └─ too much goes: all of it waits
+
+A change is taken whole or not at all, source by source; what is applied is written after it was stored, so
+that a crash in between repeats a change and never loses one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
-from evermirror.core.catalog.diff import diff, held_back
-from evermirror.core.catalog.listfile import CatalogEntry, Problem
-from evermirror.edge.catalog_files import read_list_files
+from evermirror.core.catalog.diff import REMOVAL_SHARE_MAX, REMOVALS_LEAST, held_back
+from evermirror.core.catalog.entry import Problem
+from evermirror.edge.catalog.reader import CatalogReader, Round, TooMuch
+from evermirror.edge.catalog.tree import Listing, Tree
 from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict, EvermirrorError
 from evermirror.model.failure import FailureError
-from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.source import CatalogSource
 from evermirror.model.url import UrlRules
-from evermirror.nodes.coordinator import Coordinator
-from evermirror.nodes.submission import apply_info
+from evermirror.nodes.catalog_records import CatalogRecords
+from evermirror.nodes.catalog_state import (
+    APPLIED,
+    PROBLEMS_KEPT,
+    Applied,
+    CatalogState,
+    Held,
+    SourceState,
+    fingerprint,
+)
 
 log = structlog.get_logger(__name__)
 
-SOURCE = "catalog"
-PROBLEMS_LOGGED = 20  # the rest is counted; `evermirror doctor` lists them
+PROBLEMS_LOGGED = 20  # the rest is counted; `evermirror catalog check` lists them
+NOTES_MAX = 100  # of what is told beside problems
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """Where the catalog is and how often it is looked at."""
+    """How the catalog is looked at."""
 
-    sources: tuple[Path, ...]
-    interval_s: float
+    sources: tuple[CatalogSource, ...] = ()
+    interval_s: float = 300.0
     accept_removals: bool = False  # an operator's word that a large removal is meant
+    removal_share_max: float = REMOVAL_SHARE_MAX
+    removals_least: int = REMOVALS_LEAST
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one source."""
+
+    looked_at: float | None = None
+    trouble: str = ""
+    held: Held | None = None
+    held_listing: Listing | None = None
 
 
 class CatalogWatch:
-    """``load`` once at start, then ``run``."""
+    """``load`` once at start, then ``run``. ``trees`` are the sources, in their order."""
 
     def __init__(
         self,
         *,
         settings: CatalogSettings,
+        trees: Sequence[Tree],
         store: Store,
-        coordinator: Coordinator,
+        records: CatalogRecords,
         rules: UrlRules,
-        credentials: frozenset[str],
+        clock: Callable[[], float],
     ) -> None:
         self._settings = settings
         self._store = store
-        self._coordinator = coordinator
-        self._rules = rules
-        self._credentials = credentials
-        self._last: list[CatalogEntry] = []
-        self._problems: list[Problem] = []
+        self._records = records
+        self._clock = clock
+        self._reader = CatalogReader(trees, rules)
+        self._fingerprint = fingerprint(settings.sources, rules)
+        self._seen = [_Seen() for _ in trees]
+        self._looking = asyncio.Lock()
         self._look = asyncio.Event()
-        self._told: tuple[str, ...] = ()  # of the catalog that was last read
-        self._trouble: tuple[str, ...] = ()  # with reading it now
+        self._begun = False
+        self._settled = True  # False: something that no file mentions is still there
+        self._held: Held | None = None  # over all sources, after everything was read
+        self._problems: tuple[Problem, ...] = ()
+        self._problems_total = 0
+        self._notes: tuple[str, ...] = ()
+
+    # What people may know and say
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What people should know of the catalog."""
-        return self._trouble + self._told
+        state = self.state()
+        said = [
+            f"the catalog cannot be read, the last good one stays: {s.trouble}"
+            for s in state.sources
+            if s.trouble
+        ]
+        said += map(str, state.held)
+        if state.problems_total:
+            first = f", the first: {state.problems[0]}" if state.problems else ""
+            said.append(f"{state.problems_total} lines of the catalog have problems{first}")
+        return (*said, *state.notes[:5])
+
+    def state(self) -> CatalogState:
+        sources = zip(self._settings.sources, self._reader.versions, self._seen, strict=True)
+        held = [seen.held for seen in self._seen] + [self._held]
+        return CatalogState(
+            tuple(
+                SourceState(s.place, version, seen.looked_at, seen.trouble) for s, version, seen in sources
+            ),
+            tuple(h for h in held if h is not None),
+            self._problems_total,
+            self._problems,
+            self._notes,
+        )
 
     def look_now(self) -> None:
-        """Read the catalog again at once."""
+        """Look at the catalog again at once."""
         self._look.set()
 
+    async def look(self) -> None:
+        """One look at every source, to its end."""
+        async with self._looking:
+            await self._round()
+
+    async def confirm(self, *, actor: str) -> int:
+        """What is held back is done; what came after it was seen is judged anew. Returns how many repos
+        were removed."""
+        async with self._looking:
+            if not self.state().held:
+                raise Conflict(
+                    "nothing of the catalog is held back", hint="`evermirror catalog show` tells more"
+                )
+            await self._store.audit(actor, "catalog.confirmed", "", [str(h) for h in self.state().held])
+            return await self._round(confirmed=True)
+
+    # Life
+
     async def load(self) -> None:
-        """Bring the store up to date, before anything is assigned. An unreadable source is an error."""
-        if self._settings.sources:
-            await self._take(await self._read(), assign=False)
+        """Bring the store up to date, before anything is assigned. A file that cannot be read is an error; so
+        is a git repository, where there is no last good catalog to go on with."""
+        if not self._reader.trees:
+            return
+        applied = Applied.of(await self._store.get_setting(APPLIED))
+        async with self._looking:
+            try:
+                if applied is None or not await self._is_applied(applied):
+                    await self._begin(assign=False)
+            except FailureError as error:
+                if applied is None:
+                    raise EvermirrorError(
+                        f"the catalog cannot be read: {error.failure.message}", hint=error.failure.hint
+                    ) from error
+                log.warning("catalog not read", reason=error.failure.message)
+                self._seen[0].trouble = self._seen[0].trouble or error.failure.message
 
     async def run(self) -> None:
-        """Looks every interval, or when asked; a source that cannot be read keeps the last good catalog."""
-        while self._settings.sources:
+        """Looks every interval, or when asked; what is in git at once."""
+        if any(version is not None for version in self._reader.versions) or not self._begun:
+            self._look.set()
+        while self._reader.trees:
             try:
                 async with asyncio.timeout(self._settings.interval_s):
                     await self._look.wait()
             except TimeoutError:
                 pass
             self._look.clear()
-            try:
-                await self._take(await self._read(), assign=True)
-                self._trouble = ()
-            except (EvermirrorError, FailureError) as error:
-                self._trouble = (f"the catalog cannot be read, the last good one stays: {error}",)
-                log.warning("catalog not read", reason=str(error))
+            await self.look()
 
-    async def _read(self) -> tuple[list[CatalogEntry], list[Problem]]:
-        return await asyncio.to_thread(read_list_files, self._settings.sources, self._rules)
+    # Inside: the first reading
 
-    async def _take(self, read: tuple[list[CatalogEntry], list[Problem]], *, assign: bool) -> None:
-        entries, problems = read
-        if assign and (entries, problems) == (self._last, self._problems):
-            return
-        change = diff(self._last, entries)
-        _log_problems(problems)
-        told = (
-            [f"{len(problems)} lines of the catalog have problems, the first: {problems[0]}"]
-            if problems
-            else []
+    async def _is_applied(self, applied: Applied) -> bool:
+        """Whether the store holds what the sources said; then only what came since is to be looked at."""
+        if applied.fingerprint != self._fingerprint or not applied.settled or None in applied.versions:
+            return False
+        known = zip(self._reader.trees, applied.versions, strict=True)
+        listings = [await tree.at(version) for tree, version in known]
+        found = [listing for listing in listings if listing is not None]
+        if len(found) < len(listings):
+            return False
+        self._reader.begin(found)
+        self._begun = True
+        self._problems, self._problems_total = applied.problems, applied.problems_total
+        self._notes = applied.notes
+        return True
+
+    async def _begin(self, *, assign: bool) -> None:
+        """Read everything and make the store equal to it."""
+        listings = []
+        for number, tree in enumerate(self._reader.trees):
+            listing = await tree.at(None)
+            if listing is None:
+                try:
+                    listing = await tree.look()
+                except FailureError as error:
+                    self._seen[number].trouble = error.failure.message
+                    raise
+            self._seen[number] = _Seen(self._clock())
+            listings.append(listing)
+        self._reader.begin(listings)
+        added = updated = 0
+        notes: list[str] = []
+        known = await self._records.spoken_of()
+        async for entries in self._reader.load():
+            counts, clashes = await self._records.put(entries, assign=assign, known=known)
+            added, updated, notes = added + counts.added, updated + counts.updated, notes + clashes
+        self._begun = True
+        self._settled = False
+        removed = await self._drop_unmentioned(confirmed=False)
+        self._notes = tuple(notes[:NOTES_MAX])
+        await self._applied()
+        self._log(added, updated, removed)
+
+    async def _drop_unmentioned(self, *, confirmed: bool) -> int:
+        """What the store has and no file mentions goes, unless a file that is broken may have meant it."""
+        known = await self._records.keys()
+        gone = await asyncio.to_thread(self._reader.catalog.unmentioned, known)
+        self._held = None
+        if gone and self._reader.catalog.broken:
+            return 0
+        if self._too_much(len(gone), len(known)) and not confirmed:
+            self._held = Held("", None, len(gone), len(known))
+            return 0
+        self._settled = not self._reader.catalog.broken
+        return await self._records.drop(gone) if gone else 0
+
+    # Inside: every look
+
+    async def _round(self, *, confirmed: bool = False) -> int:
+        removed = 0
+        try:
+            if not self._begun:
+                await self._begin(assign=True)
+            for source in range(len(self._reader.trees)):
+                removed += await self._look_at(source, confirmed=confirmed)
+            if not self._settled:
+                removed += await self._drop_unmentioned(confirmed=confirmed)
+                if self._settled:
+                    await self._applied()
+        except (EvermirrorError, FailureError) as error:  # of the store: the next look tries again
+            log.warning("catalog not taken", reason=str(error))
+        return removed
+
+    async def _look_at(self, number: int, *, confirmed: bool) -> int:
+        seen = self._seen[number]
+        try:
+            found = await self._reader.look(number)
+        except TooMuch:
+            await self._begin(assign=True)
+            return 0
+        except (EvermirrorError, FailureError) as error:
+            seen.trouble = str(error)
+            log.warning("catalog not read", source=self._settings.sources[number].place, reason=str(error))
+            return 0
+        seen.trouble, seen.looked_at = "", self._clock()
+        meant = confirmed and seen.held_listing is not None and seen.held_listing.files == found.listing.files
+        if found.plan is not None and not meant and self._holds(seen, number, found):
+            return 0
+        seen.held = seen.held_listing = None
+        return await self._take(found)
+
+    def _holds(self, seen: _Seen, number: int, found: Round) -> bool:
+        removed = len(found.plan.diff.removed) if found.plan is not None else 0
+        total = self._reader.catalog.total
+        if not self._too_much(removed, total):
+            return False
+        if seen.held_listing is None or seen.held_listing.files != found.listing.files:
+            place = self._settings.sources[number].place
+            seen.held, seen.held_listing = Held(place, found.listing.version, removed, total), found.listing
+            log.warning("catalog held back", source=place, removed=removed, repos=total)
+        return True
+
+    def _too_much(self, removed: int, total: int) -> bool:
+        settings = self._settings
+        return not settings.accept_removals and held_back(
+            removed, total, share=settings.removal_share_max, least=settings.removals_least
         )
-        known = await self._store.keys_of_source(SOURCE)
-        unsure = {p.key for p in problems if p.key is not None}
-        removed = list(known - {entry.key for entry in entries} - unsure)
-        if held_back(len(removed), len(known)) and not self._settings.accept_removals:
-            told.append(
-                f"the catalog lost {len(removed)} of {len(known)} repos: held back until "
-                "`evermirror up --accept-removals` confirms it"
+
+    async def _take(self, found: Round) -> int:
+        if found.plan is None:
+            moved = found.listing.version != self._reader.versions[found.source]
+            self._reader.take(found)
+            if moved:
+                await self._applied()
+            return 0
+        diff = found.plan.diff
+        counts, clashes = await self._records.put(diff.added + diff.changed, assign=True)
+        removed = await self._records.drop(diff.removed)
+        self._reader.take(found)
+        self._settled = self._settled and not self._reader.catalog.broken
+        self._notes = (*clashes, *self._notes)[:NOTES_MAX]
+        await self._applied()
+        self._log(counts.added, counts.updated, removed)
+        return removed
+
+    async def _applied(self) -> None:
+        """The store holds what was read: remembered, with what could not be."""
+        if self._reader.loaded:
+            catalog = self._reader.catalog
+            self._problems_total = catalog.problems_total
+            self._problems = tuple(catalog.problems(PROBLEMS_KEPT))
+        applied = Applied(
+            self._fingerprint,
+            tuple(self._reader.versions),
+            self._settled,
+            self._problems_total,
+            self._problems,
+            self._notes,
+        )
+        await self._store.put_setting(APPLIED, applied.as_json())
+
+    def _log(self, added: int, updated: int, removed: int) -> None:
+        for problem in self._problems[:PROBLEMS_LOGGED]:
+            log.warning(
+                "catalog line not taken",
+                place=f"{problem.file}:{problem.line}",
+                reason=problem.reason,
+                text=problem.text,
             )
-            removed = []
-        async with self._coordinator.changing:
-            overlays = await self._store.overlays()
-            records = [
-                self._record(entry, overlays.get(entry.key, {})) for entry in change.added + change.changed
-            ]
-            try:
-                counts = await self._store.upsert_repos(records)
-            except Conflict:  # an alias given through the API: one line's trouble, not the catalog's
-                records, clashes = _without_taken(records, await self._store.aliases())
-                told += clashes
-                counts = await self._store.upsert_repos(records)
-            if assign:
-                await self._coordinator.assign(records)
-            if removed:
-                await self._coordinator.release(removed)
-        self._last, self._problems = entries, problems
-        self._told = tuple(told)
+        if self._problems_total > PROBLEMS_LOGGED:
+            log.warning("catalog lines not taken", more=self._problems_total - PROBLEMS_LOGGED)
         log.info(
             "catalog read",
-            repos=len(entries),
-            added=counts.added,
-            updated=counts.updated,
-            removed=len(removed),
-            problems=len(problems),
+            repos=self._reader.catalog.total,
+            added=added,
+            updated=updated,
+            removed=removed,
+            problems=self._problems_total,
         )
-
-    def _record(self, entry: CatalogEntry, overlay: dict[str, object]) -> RepoRecord:
-        """What was accepted once is not refused now: a credential that is no more fails its repo alone."""
-        record = RepoRecord(entry.spec, alias=entry.alias, source=SOURCE)
-        named = frozenset({c} if isinstance(c := overlay.get("credential"), str) else ())
-        return replace(apply_info(record, overlay, credentials=self._credentials | named), source=SOURCE)
-
-
-def _without_taken(
-    records: list[RepoRecord], taken: Mapping[str, RepoKey]
-) -> tuple[list[RepoRecord], list[str]]:
-    """The same without aliases that another repo has, and what is to be told of each."""
-    kept, clashes = [], []
-    for record in records:
-        owner = taken.get(record.alias, record.key) if record.alias is not None else record.key
-        if owner != record.key:
-            clashes.append(f"the alias {record.alias} of {record.key} is that of {owner}: left out")
-            record = replace(record, alias=None)
-        kept.append(record)
-    return kept, clashes
-
-
-def _log_problems(problems: Sequence[Problem]) -> None:
-    for problem in problems[:PROBLEMS_LOGGED]:
-        log.warning(
-            "catalog line not taken",
-            place=f"{problem.file}:{problem.line}",
-            reason=problem.reason,
-            text=problem.text,
-        )
-    if len(problems) > PROBLEMS_LOGGED:
-        log.warning("catalog lines not taken", more=len(problems) - PROBLEMS_LOGGED)

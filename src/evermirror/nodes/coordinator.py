@@ -78,6 +78,7 @@ class Coordinator:
         self._clock = clock
         self._observe = observe
         self._more_warnings: list[Callable[[], tuple[str, ...]]] = []
+        self.on_api_change: Callable[[], None] = lambda: None  # a repo was added, changed or removed there
         self._started_at = clock()
         self._ready = False
         self._status: WorkerStatus | None = None
@@ -189,6 +190,7 @@ class Coordinator:
             self._unassigned.add(record.key)
         status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
         await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
+        self.on_api_change()
         return status, record
 
     async def assign(self, records: list[RepoRecord]) -> None:
@@ -230,6 +232,7 @@ class Coordinator:
                 )
             await self.release([record.key])
         await self._store.audit(actor, "repo.removed", record.key, None)
+        self.on_api_change()
         return record
 
     async def release(self, keys: list[RepoKey]) -> None:
@@ -339,6 +342,7 @@ class Coordinator:
                 record = replace(record, source="api")
                 await self._store.upsert_repos([record])
         await self._store.audit(actor, "repo.undeleted", key, None)
+        self.on_api_change()
         await self.assign([record])
         return record
 

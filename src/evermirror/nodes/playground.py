@@ -26,6 +26,7 @@ from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.serve import GitServer
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.failure import FailureError
+from evermirror.model.source import CatalogSource
 from evermirror.nodes import lifecycle
 from evermirror.nodes.http_server import serving
 
@@ -153,7 +154,9 @@ def _mirroring(config: Config, catalog: Path, address: str) -> Config:
     upstreams, schedule = config.upstreams, config.schedule
     return config.model_copy(
         update={
-            "catalog": config.catalog.model_copy(update={"sources": (*config.catalog.sources, str(catalog))}),
+            "catalog": config.catalog.model_copy(
+                update={"sources": (*config.catalog.sources, CatalogSource(str(catalog)))}
+            ),
             "upstreams": upstreams.model_copy(
                 update={"schemes": (*upstreams.schemes, "http"), "allow": (*upstreams.allow, address)}
             ),

@@ -12,6 +12,7 @@ from evermirror.model.messages import HostState, RunningSync
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
 from evermirror.model.task import TaskId, TaskRecord, Trigger
+from evermirror.nodes.catalog_state import CatalogState
 
 
 class AddStatus(Enum):
@@ -100,6 +101,16 @@ class Overview:
     warnings: tuple[str, ...]
     started_at: float
     now: float
+
+
+class CatalogService(Protocol):
+    """What may be asked of the catalog's watch."""
+
+    def state(self) -> CatalogState: ...
+
+    async def confirm(self, *, actor: str) -> int:
+        """What is held back is done; returns how many repos went. ``Conflict`` where nothing is."""
+        ...
 
 
 class CoordinatorService(Protocol):

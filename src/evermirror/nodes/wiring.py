@@ -13,6 +13,8 @@ from evermirror.core.maintain.facts import UpkeepSettings
 from evermirror.core.schedule.disk import DiskGuard
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.settings import ScheduleSettings
+from evermirror.edge.catalog.clone import GitTree, open_trees
+from evermirror.edge.catalog.files import FileTree
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.connection import HttpLimits
 from evermirror.edge.git.credentials import Credential, Credentials
@@ -23,10 +25,15 @@ from evermirror.edge.git.probe import Prober, ProbeSettings
 from evermirror.edge.git.serve import ServeSettings
 from evermirror.edge.net.resolver import Resolver
 from evermirror.edge.store.local import LocalState
+from evermirror.edge.store.store import Store
 from evermirror.model.address import AllowList
 from evermirror.model.url import UrlRules
 from evermirror.nodes.caretaker import CareSettings
+from evermirror.nodes.catalog_publish import CatalogPublisher
+from evermirror.nodes.catalog_records import CatalogRecords
+from evermirror.nodes.catalog_watch import CatalogSettings, CatalogWatch
 from evermirror.nodes.clock import SteadyClock
+from evermirror.nodes.coordinator import Coordinator
 from evermirror.nodes.link import Link
 from evermirror.nodes.worker import Worker, WorkerParts
 
@@ -120,6 +127,55 @@ def schedule_settings(config: Config) -> ScheduleSettings:
         host_connections=config.limits.host_connections,
         polls_in_flight=config.limits.polls_in_flight,
     )
+
+
+def catalog_settings(config: Config, *, accept_removals: bool) -> CatalogSettings:
+    section = config.catalog
+    return CatalogSettings(
+        section.sources,
+        section.interval,
+        accept_removals,
+        section.max_removed_share,
+        section.max_removed_least,
+    )
+
+
+def catalog_trees(config: Config, credentials: Credentials) -> list[FileTree | GitTree]:
+    return open_trees(config.catalog.sources, config.data.dir / "catalog", git_settings(config), credentials)
+
+
+def make_catalog(
+    config: Config,
+    credentials: Credentials,
+    store: Store,
+    coordinator: Coordinator,
+    clock: SteadyClock,
+    *,
+    accept_removals: bool,
+) -> tuple[CatalogWatch, CatalogPublisher | None]:
+    """The watch over all sources, and, where one is writable, who writes what the API adds."""
+    trees = catalog_trees(config, credentials)
+    watches: list[CatalogWatch] = []
+    publisher = None
+    for tree in trees:
+        if isinstance(tree, GitTree) and tree.source.writable:
+            chance = random.Random()  # noqa: S311 - spreads retries, guards nothing
+            publisher = CatalogPublisher(tree, store, chance, lambda: watches[0].look_now())
+    own_file = publisher.own_file if publisher is not None else None
+    watch = CatalogWatch(
+        settings=catalog_settings(config, accept_removals=accept_removals),
+        trees=trees,
+        store=store,
+        records=CatalogRecords(store, coordinator, frozenset(config.credentials), own_file),
+        rules=url_rules(config),
+        clock=clock,
+    )
+    watches.append(watch)
+    coordinator.add_warnings(lambda: watch.warnings)
+    if publisher is not None:
+        coordinator.add_warnings(lambda: publisher.warnings)
+        coordinator.on_api_change = publisher.changed
+    return watch, publisher
 
 
 def url_rules(config: Config) -> UrlRules:

@@ -4,17 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.core.catalog.listfile import (
-    LINE_MAX_CHARS,
+from evermirror.core.catalog.attributes import PINS_MAX, TARGETS_MAX
+from evermirror.core.catalog.entry import (
     PROBLEMS_PER_FILE_MAX,
-    TARGETS_MAX,
     TEXT_SHOWN_CHARS,
     CatalogEntry,
     Problem,
-    attributes_given,
-    parse_list,
     without_repeats,
 )
+from evermirror.core.catalog.listfile import LINE_MAX_CHARS, attributes_given, line_of, parse_list
 from evermirror.model.address import AllowList
 from evermirror.model.repo import INTERVAL_MIN_S, Mode, Priority, RepoSpec
 from evermirror.model.url import UrlRules
@@ -23,7 +21,8 @@ RULES = UrlRules()
 
 
 def read(text, rules=RULES):
-    return parse_list(text if isinstance(text, bytes) else text.encode(), "urls.txt", rules)
+    parsed = parse_list(text if isinstance(text, bytes) else text.encode(), "urls.txt", rules)
+    return list(parsed.entries), list(parsed.problems)
 
 
 def only_problem(text, rules=RULES):
@@ -72,8 +71,9 @@ def test_an_interval_may_be_as_short_as_the_api_takes_it():
 
 def test_attributes_are_told_as_they_were_written_without_the_defaults():
     data = b"# x\nhttps://h.example/a\nbad\nhttps://h.example/b priority=normal interval=60m # alias=z\n"
-    entries, problems = parse_list(data, "urls.txt", RULES)
-    assert len(problems) == 1
+    parsed = parse_list(data, "urls.txt", RULES)
+    entries = parsed.entries
+    assert len(parsed.problems) == 1
     assert attributes_given(data, entries) == [{}, {"priority": "normal", "interval": "60m"}]
 
 
@@ -185,9 +185,9 @@ def test_a_repo_may_have_its_own_key_as_alias():
 
 
 def test_repeats_are_found_across_files():
-    one, _ = parse_list(b"https://h.example/a", "1.txt", RULES)
-    two, _ = parse_list(b"https://h.example/b\nhttps://h.example/a", "2.txt", RULES)
-    entries, problems = without_repeats(one + two)
+    one = parse_list(b"https://h.example/a", "1.txt", RULES)
+    two = parse_list(b"https://h.example/b\nhttps://h.example/a", "2.txt", RULES)
+    entries, problems = without_repeats(one.entries + two.entries)
     assert [e.key for e in entries] == ["h.example/a", "h.example/b"]
     assert problems == [Problem("2.txt", 2, "https://h.example/a", "repeats 1.txt:1", "h.example/a")]
 
@@ -240,3 +240,41 @@ def test_no_bytes_break_the_reader(data):
 def test_every_line_is_an_entry_or_a_problem(names):
     entries, problems = read("\n".join(f"https://h.example/{name}" for name in names))
     assert sorted([e.line for e in entries] + [p.line for p in problems]) == list(range(1, len(names) + 1))
+
+
+def test_workers_pin_and_fallbacks_follow():
+    entries, problems = read(
+        "https://h.example/a workers=w1,7 workers=w1 fallback=https://m.example/a.git/ fallback=https://n.example/a"
+    )
+    assert problems == []
+    assert entries[0].pins == ("w1", "7")
+    assert entries[0].spec.fallbacks == ("https://m.example/a.git", "https://n.example/a")
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["workers=", "workers=a,,b", "workers=-x", "workers=" + ",".join(f"w{i}" for i in range(PINS_MAX + 1)),
+     "fallback=file:///etc", "fallback=https://u:p@h.example/x"],
+)  # fmt: skip
+def test_odd_workers_and_fallbacks_are_problems(word):
+    assert only_problem(f"https://h.example/a {word}").key == "h.example/a"
+
+
+def test_what_a_bad_line_was_about_is_remembered_beyond_the_bound_of_problems():
+    lines = [f"https://h.example/r{i} privat=true\n" for i in range(PROBLEMS_PER_FILE_MAX + 5)]
+    parsed = parse_list("".join(lines).encode(), "urls.txt", RULES)
+    assert len(parsed.problems) == PROBLEMS_PER_FILE_MAX + 1
+    assert len(parsed.unsure) == PROBLEMS_PER_FILE_MAX + 5
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["https://h.example/a", "https://h.example/a.git priority=low interval=1500ms",
+     "https://h.example/a alias=x/y private=true mode=append-only credential=c target=https://t.example/a "
+     "workers=w1,w2 fallback=https://m.example/a interval=1234567s"],
+)  # fmt: skip
+def test_a_line_can_be_written_again_as_it_was_meant(line):
+    rules = UrlRules()
+    (entry,) = parse_list(line.replace("1500ms", "15s").encode(), "a", rules).entries
+    (again,) = parse_list(line_of(entry).encode(), "a", rules).entries
+    assert again == entry

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from evermirror.edge.store.apply import Applied
+from evermirror.core.fleet.decisions import DropCopies, ReportTaken
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
-from evermirror.edge.store.writes import FromReport, Outcome, ReportId, RepoVerified, TaskRecorded
+from evermirror.edge.store.writes import Decided, Outcome, RepoVerified, TaskRecorded
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.task import TaskStatus
 
@@ -30,7 +30,6 @@ class Sink:
         if self.troubles:
             raise self.troubles.pop(0)
         self.batches.append(list(batch))
-        return Applied(len(batch), 0)
 
     @property
     def written(self):
@@ -88,13 +87,16 @@ async def test_a_full_queue_makes_put_wait():
     assert sink.written == writes(11)
 
 
-async def test_a_report_is_never_split_and_counts_by_its_writes():
+async def test_a_decision_is_never_split_and_counts_by_the_rows_it_touches():
     sink = Sink()
-    reports = [FromReport(ReportId("w", 1, i), tuple(writes(4, 4 * i))) for i in range(5)]
+    decided = [
+        Decided((ReportTaken(1, 1, i), DropCopies((("a", 1), ("b", 1)))), tuple(writes(1, i)))
+        for i in range(5)
+    ]
     async with Recorder(sink, flush_s=60, batch=8) as recorder:
-        await recorder.put(*reports)
+        await recorder.put(*decided)
         assert recorder.waiting == 20
-    assert sink.batches == [reports[:2], reports[2:4], reports[4:]]
+    assert sink.batches == [decided[:2], decided[2:4], decided[4:]]
 
 
 async def test_trouble_is_visible_and_the_same_batch_is_tried_again():

@@ -445,7 +445,7 @@ OPERATIONS = [
     "GET /api/git_urls/{key}", "DELETE /api/git_urls/{key}", "GET /api/repos/{key}",
     "GET /api/repos/{key}/-/refs", "GET /api/repos/{key}/-/tasks", "GET /api/repos/{key}/-/holders",
     "GET /api/repos/{key}/-/history", "POST /api/repos/{key}/-/restore", "POST /api/repos/{key}/-/confirm",
-    "POST /api/repos/{key}/-/undelete",
+    "POST /api/repos/{key}/-/undelete", "GET /api/catalog", "POST /api/catalog/confirm",
     "GET /api/overview", "GET /api/version", "GET /healthz", "GET /readyz", "GET /metrics",
 ]  # fmt: skip
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from evermirror.core.catalog.listfile import CatalogEntry
+from evermirror.core.catalog.entry import CatalogEntry
 from evermirror.model.repo import RepoKey
 
 REMOVAL_SHARE_MAX = (
@@ -19,26 +18,11 @@ class CatalogDiff:
     """What turns the old catalog into the new one; ``changed`` holds the new entries."""
 
     added: tuple[CatalogEntry, ...] = ()
-    removed: tuple[CatalogEntry, ...] = ()
+    removed: tuple[RepoKey, ...] = ()
     changed: tuple[CatalogEntry, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
-
-
-def diff(
-    old: Iterable[CatalogEntry], new: Iterable[CatalogEntry], unsure: Collection[RepoKey] = frozenset()
-) -> CatalogDiff:
-    """Compares by key and configuration; where an entry stands in the files does not matter.
-
-    ``unsure`` are the keys of lines that could not be understood (``Problem.key``): they stay as they are."""
-    before = {entry.key: entry for entry in old}
-    after = {entry.key: entry for entry in new}
-    return CatalogDiff(
-        added=tuple(entry for key, entry in after.items() if key not in before),
-        removed=tuple(entry for key, entry in before.items() if key not in after and key not in unsure),
-        changed=tuple(entry for key, entry in after.items() if key in before and before[key] != entry),
-    )
 
 
 def held_back(

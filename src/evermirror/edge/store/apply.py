@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,23 +11,25 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
-from evermirror.edge.store.tables import reports_taken, repos, tasks, tokens
+from evermirror.edge.store.fleet_writes import FleetWrites
+from evermirror.edge.store.tables import repos, tasks, tokens
 from evermirror.edge.store.writes import (
+    Decided,
     Entry,
-    FromReport,
     Outcome,
     RepoExcused,
     RepoFailed,
     RepoHeld,
     RepoSynced,
     RepoVerified,
+    RowWrite,
     SkipsFolded,
     TaskEnded,
     TaskProgressed,
     TaskRecorded,
     TaskStarted,
     TokenUsed,
-    Write,
+    WorkerBound,
 )
 from evermirror.model.activity import Activity
 from evermirror.model.repo import RepoStatus
@@ -37,27 +38,29 @@ from evermirror.model.task import TaskStatus, Trigger
 Params = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What became of a batch: ``refused`` reports had been taken before, and their writes were left out."""
-
-    writes: int
-    refused: int
-
-
-async def apply(db: Database, batch: Sequence[Entry]) -> Applied:
+async def apply(db: Database, batch: Iterable[Entry]) -> None:
     async with db.write() as c:
-        writes, refused = await _take_reports(c, db, batch)
-        for group in in_groups(writes):
+        fleet = FleetWrites(db, c)
+        others: list[RowWrite] = []
+        for entry in batch:
+            decided = entry if isinstance(entry, Decided) else Decided((), (entry,))
+            for decision in decided.fleet:
+                await fleet.take(decision)
+            for write in decided.others:
+                if isinstance(write, WorkerBound):
+                    fleet.bind(write)
+                else:
+                    others.append(write)
+        await fleet.flush()
+        for group in in_groups(others):
             await _carry_out(c, db, group)
-    return Applied(len(writes), refused)
 
 
-def in_groups(writes: Iterable[Write]) -> list[list[Write]]:
+def in_groups(writes: Iterable[RowWrite]) -> list[list[RowWrite]]:
     """Writes of one type in each group; of two writes to the same row the earlier is never in a later group.
 
     A running engine mixes types; one statement a group instead of one a write is about 10× cheaper."""
-    groups: list[list[Write]] = []
+    groups: list[list[RowWrite]] = []
     last_group_of_row: dict[tuple[str, object], int] = {}
     group_of_type: dict[type, int] = {}  # the newest one
     for write in writes:
@@ -74,7 +77,7 @@ def in_groups(writes: Iterable[Write]) -> list[list[Write]]:
     return groups
 
 
-def _row(write: Write) -> tuple[str, object]:
+def _row(write: RowWrite) -> tuple[str, object]:
     match write:
         case RepoSynced() | RepoVerified() | RepoFailed() | RepoExcused() | RepoHeld():
             return ("repo", write.key)
@@ -86,35 +89,7 @@ def _row(write: Write) -> tuple[str, object]:
             return ("token", write.id)
 
 
-async def _take_reports(c: AsyncConnection, db: Database, batch: Sequence[Entry]) -> tuple[list[Write], int]:
-    """The writes to do: those of reports only where the report is newer than its worker's last."""
-    workers = {e.id.worker for e in batch if isinstance(e, FromReport)}
-    if not workers:
-        return [e for e in batch if not isinstance(e, FromReport)], 0
-    query = sa.select(reports_taken).where(reports_taken.c.worker.in_(workers))
-    marks = {r.worker: (r.generation, r.sequence) for r in await c.execute(query)}
-    writes: list[Write] = []
-    refused = 0
-    for entry in batch:
-        if not isinstance(entry, FromReport):
-            writes.append(entry)
-            continue
-        mark = (entry.id.generation, entry.id.sequence)
-        if entry.id.worker in marks and mark <= marks[entry.id.worker]:
-            refused += 1
-            continue
-        marks[entry.id.worker] = mark
-        writes.extend(entry.writes)
-    insert = db.insert(reports_taken)
-    new = {n: insert.excluded[n] for n in ("generation", "sequence")}
-    await c.execute(
-        insert.on_conflict_do_update(index_elements=["worker"], set_=new),
-        [{"worker": w, "generation": marks[w][0], "sequence": marks[w][1]} for w in sorted(workers)],
-    )
-    return writes, refused
-
-
-async def _carry_out(c: AsyncConnection, db: Database, group: list[Write]) -> None:
+async def _carry_out(c: AsyncConnection, db: Database, group: list[RowWrite]) -> None:
     """One statement for the whole group, except where a run of skips may need a new row."""
     match group[0]:
         case RepoVerified():
@@ -126,7 +101,7 @@ async def _carry_out(c: AsyncConnection, db: Database, group: list[Write]) -> No
             await c.execute(_STATEMENTS[type(group[0])], [_param(w) for w in group])
 
 
-async def _verify(c: AsyncConnection, db: Database, group: list[Write]) -> None:
+async def _verify(c: AsyncConnection, db: Database, group: list[RowWrite]) -> None:
     """The write there are most of, so each engine gets it in the form it is quickest at."""
     seen = [(w.key, w.at) for w in group if isinstance(w, RepoVerified) and rows.storable(w.key)]
     if not seen:
@@ -141,7 +116,7 @@ async def _verify(c: AsyncConnection, db: Database, group: list[Write]) -> None:
     await c.execute(_CLEAR_FAILURE_ARRAYS, arrays)
 
 
-def _param(write: Write) -> Params:
+def _param(write: RowWrite) -> Params:
     # Names start with p_: SQLAlchemy keeps a column's own name for itself in UPDATE.
     match write:
         case RepoVerified():
@@ -219,7 +194,7 @@ def _new_task(write: TaskRecorded) -> Params:
     }
 
 
-async def _fold(c: AsyncConnection, write: Write) -> None:
+async def _fold(c: AsyncConnection, write: RowWrite) -> None:
     assert isinstance(write, SkipsFolded)  # noqa: S101 - a group has one type
     folded = (await c.execute(_FOLD, _param(write))).rowcount
     if not folded:

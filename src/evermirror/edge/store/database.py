@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
@@ -34,6 +35,7 @@ COMMAND_S = 120.0  # one statement on PostgreSQL; bulk loads of a million rows a
 READERS = 4  # connections that read at the same time; a read takes milliseconds
 PG_CONNECTIONS = 10
 CHECKPOINT_PAGES = 4000  # 16 MB of log before it is folded back: fewer, larger checkpoints
+WRITER_CACHE_KB = 32_768  # for bulk loads: pages of many indexes that have no room are written twice
 
 # Writers on PostgreSQL take turns: two batches that touch the same rows in different order would deadlock.
 PG_WRITE_LOCK = 0x65766572_0001
@@ -132,7 +134,11 @@ class Database:
             ) from None
         writer = _sqlite_engine(place, size=1, begin="BEGIN IMMEDIATE")
         reader = _sqlite_engine(place, size=READERS, begin="BEGIN")
-        _on_connect(writer, f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+        _on_connect(
+            writer,
+            f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}",
+            f"PRAGMA cache_size=-{WRITER_CACHE_KB}",
+        )
         _on_connect(reader, "PRAGMA query_only=ON", "PRAGMA wal_autocheckpoint=0")
         return cls(place, reader, writer, gate)
 
@@ -192,6 +198,13 @@ class Database:
             return column.in_(values)
         array = sa.literal(list(values), postgresql.ARRAY(sa.Text()))
         return column.in_(sa.select(sa.func.unnest(array)))
+
+    def among_many(self, column: sa.Column[str], values: Sequence[str]) -> sa.ColumnElement[bool]:
+        """As ``among``, with however many values in one parameter."""
+        if not self.is_sqlite:
+            return self.among(column, values)
+        listed = sa.func.json_each(json.dumps(values)).table_valued("value")
+        return column.in_(sa.select(listed.c.value))
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -297,7 +310,8 @@ class _Told:
         return None
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, DBAPIError | OSError | PoolTimeout | sqlite3.Error):
+        known = isinstance(error, DBAPIError | OSError | PoolTimeout | sqlite3.Error)
+        if error is not None and (known or hasattr(error, "sqlstate")):  # asyncpg's own, used bare
             failure = failure_of(error, self._secret)
             if failure is not None:
                 raise FailureError(failure) from None

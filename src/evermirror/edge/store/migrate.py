@@ -23,19 +23,35 @@ async def pending_migrations(url: str) -> tuple[Migration, ...]:
     """What ``Store.open`` would run, oldest first; changes nothing, and makes no file."""
     place = parse_place(url)
     if place.path is not None and not place.path.exists():
-        return _steps(None)
+        return steps_after(None)
     database = await Database.open(place)
     try:
         async with database.read() as c:
-            return await c.run_sync(lambda s: _steps(_revision(s)))
+            return await c.run_sync(lambda s: steps_after(_revision(s)))
     finally:
         await database.close()
+
+
+async def rehearse(url: str) -> tuple[Migration, ...]:
+    """Runs what is pending and takes it back, so that what would fail has failed; makes no file."""
+    steps = await pending_migrations(url)
+    place = parse_place(url)
+    if not steps or (place.path is not None and not place.path.exists()):
+        return steps
+    database = await Database.open(place)
+    try:
+        async with database.write() as c:
+            steps = await c.run_sync(_upgrade)
+            await c.rollback()
+    finally:
+        await database.close()
+    return steps
 
 
 async def migrate(database: Database) -> tuple[Migration, ...]:
     """Runs what is pending. Writers take turns, so of several starters the later ones find it done."""
     async with database.read() as c:
-        if not await c.run_sync(lambda s: _steps(_revision(s))):
+        if not await c.run_sync(lambda s: steps_after(_revision(s))):
             return ()
     async with database.write() as c:
         return await c.run_sync(_upgrade)
@@ -45,7 +61,7 @@ def _upgrade(connection: sa.Connection) -> tuple[Migration, ...]:
     from alembic import command
     from alembic.config import Config
 
-    steps = _steps(_revision(connection))
+    steps = steps_after(_revision(connection))
     if steps:
         config = Config()
         config.set_main_option("script_location", _escaped(_HERE))
@@ -68,7 +84,8 @@ def _revision(connection: sa.Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _steps(current: str | None) -> tuple[Migration, ...]:
+def steps_after(current: str | None) -> tuple[Migration, ...]:
+    """What is to run on a database that is at this step, oldest first; raises for one that is not known."""
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory(str(_HERE))

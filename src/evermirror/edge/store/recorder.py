@@ -19,8 +19,8 @@ from typing import Protocol, Self
 
 import structlog
 
-from evermirror.edge.store.apply import Applied
-from evermirror.edge.store.writes import Entry, FromReport
+from evermirror.core.fleet.decisions import DropCopies, PutCopies
+from evermirror.edge.store.writes import Decided, Entry
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ CLOSE_S = 60.0  # how long closing goes on trying a database in trouble
 class Sink(Protocol):
     """Where batches go: a ``Store``."""
 
-    async def apply(self, batch: list[Entry]) -> Applied: ...
+    async def apply(self, batch: list[Entry]) -> None: ...
 
 
 class Recorder:
@@ -193,7 +193,7 @@ class Recorder:
             self._moved.notify_all()
 
     def _next_batch(self) -> list[Entry]:
-        """From the front of the queue, where it stays until it is written. A report is never split."""
+        """From the front of the queue, where it stays until it is written. A decision is never split."""
         batch: list[Entry] = []
         size = 0
         for entry in self._queue:
@@ -211,4 +211,16 @@ class Recorder:
 
 
 def _size(entry: Entry) -> int:
-    return max(1, len(entry.writes)) if isinstance(entry, FromReport) else 1
+    """Rows that it touches."""
+    if not isinstance(entry, Decided):
+        return 1
+    size = len(entry.others)
+    for write in entry.fleet:
+        match write:
+            case PutCopies(rows=rows):
+                size += len(rows)
+            case DropCopies(copies=copies):
+                size += len(copies)
+            case _:
+                size += 1
+    return max(1, size)

@@ -23,6 +23,7 @@ from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoSpec, RepoS
 
 LIST_MAX = 1000  # rows of one page, as the API promises
 CHUNK = 10_000  # rows handled at a time when all are: a few MB, and no read stays open for long
+SPECS_MAX = 1000  # repos of one command to a worker, twice what the fleet's machine puts into one
 KEYS_IN_QUERY = 500  # keys named in one statement; SQLite's oldest limit is 999 parameters
 
 
@@ -58,6 +59,24 @@ class KnownRepo:
     digest: RefsDigest | None
     verified_at: float | None
     activity: Activity
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedSpec:
+    """A repo as a worker that is to hold it must know it."""
+
+    spec: RepoSpec
+    activity: Activity
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSource:
+    """Where a repo came from, and what was said of it through the API."""
+
+    source: str
+    info: Mapping[str, object]
+    in_catalog: bool  # False: it left
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +140,7 @@ async def _upsert_chunk(
 # As rows.config_in makes them.
 _CONFIG = (
     "key", "url", "host", "alias", "source", "info", "priority", "interval_s", "mode", "private",
-    "credential", "enabled",
+    "credential", "fallbacks", "pins", "enabled",
 )  # fmt: skip
 
 # A repo that is enabled again, or was restored, is as active as what is known of its mirror.
@@ -248,6 +267,29 @@ async def chunks(db: Database) -> AsyncIterator[tuple[KnownRepo, ...]]:
         yield tuple(KnownRepo(rows.spec_out(r), r.digest, r.verified_at, rows.activity_out(r)) for r in found)
 
 
+async def assigned(db: Database, keys: Sequence[RepoKey]) -> list[AssignedSpec]:
+    """Those of the keys that are in the catalog, in the order asked; one statement."""
+    if len(keys) > SPECS_MAX:
+        raise ValueError(f"{len(keys)} repos were asked for, and at most {SPECS_MAX} can be")
+    asked = [key for key in dict.fromkeys(keys) if rows.storable(key)]
+    query = sa.select(*_SPEC).where(IN_CATALOG, db.among_many(repos.c.key, asked))
+    async with db.read() as c:
+        found = {
+            row.key: AssignedSpec(rows.spec_out(row), rows.activity_out(row), row.enabled)
+            for row in await c.execute(query)
+        }
+    return [found[key] for key in asked if key in found]
+
+
+_SPEC = tuple(
+    repos.c[name]
+    for name in (
+        "key", "url", "host", "priority", "interval_s", "mode", "private", "credential", "fallbacks",
+        "enabled", *rows.activity_in(Activity()),
+    )
+)  # fmt: skip
+
+
 async def keys_of_source(db: Database, source: str) -> set[RepoKey]:
     """The keys of all repos that are in the catalog because of ``source``."""
     query = sa.select(repos.c.key).where(IN_CATALOG, repos.c.source == source)
@@ -269,11 +311,30 @@ async def removed_keys(db: Database) -> list[RepoKey]:
         return [RepoKey(key) for key in await c.scalars(query)]
 
 
-async def overlays(db: Database) -> dict[RepoKey, dict[str, object]]:
-    """What was said of repos through the API, by key; repos of which nothing was said are left out."""
-    query = sa.select(repos.c.key, repos.c.info).where(IN_CATALOG, repos.c.info != "{}")
+async def known(db: Database, keys: Sequence[RepoKey] | None) -> dict[RepoKey, KnownSource]:
+    """Where these repos came from and what was said of them; those never seen are left out.
+
+    None: all repos that the API brought or of which something was said there."""
+    query = sa.select(repos.c.key, repos.c.source, repos.c.info, repos.c.removed_at)
+    if keys is None:
+        asked: list[sa.ColumnElement[bool]] = [sa.or_(repos.c.source == "api", repos.c.info != "{}")]
+    else:
+        parts = (keys[start : start + KEYS_IN_QUERY] for start in range(0, len(keys), KEYS_IN_QUERY))
+        asked = [db.among(repos.c.key, part) for part in parts]
+    found: dict[RepoKey, KnownSource] = {}
     async with db.read() as c:
-        return {RepoKey(key): dict(rows.json_out(info)) for key, info in await c.execute(query)}
+        for which in asked:
+            for key, source, info, removed_at in await c.execute(query.where(which)):
+                said = {} if info == "{}" else dict(rows.json_out(info))
+                found[RepoKey(key)] = KnownSource(source, said, removed_at is None)
+    return found
+
+
+async def of_source(db: Database, source: str) -> list[RepoRecord]:
+    """Every repo that is in the catalog because of ``source``, in the order of keys."""
+    query = sa.select(repos).where(IN_CATALOG, repos.c.source == source).order_by(repos.c.key)
+    async with db.read() as c:
+        return [rows.repo_out(row) for row in await c.execute(query)]
 
 
 async def overview(db: Database) -> OverviewCounts:

@@ -28,7 +28,7 @@ Row = Any  # a SQLAlchemy row; its attributes are the table's columns
 
 def storable(text: str) -> bool:
     """Whether both engines can hold it. What they cannot is in no row: look-ups need not ask."""
-    return "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text))
 
 
 def name_in(text: str, what: str, *, bytes_max: int = NAME_BYTES_MAX) -> str:
@@ -60,6 +60,11 @@ def json_in_or_null(value: Mapping[str, object] | None) -> str | None:
 
 def json_out(text: str | None) -> Any:
     return None if text is None else json.loads(text)
+
+
+def texts_out(text: str) -> tuple[str, ...]:
+    """A list of texts; nearly always the empty one."""
+    return () if text == "[]" else tuple(json.loads(text))
 
 
 def failure_in(failure: Failure) -> str:
@@ -100,6 +105,8 @@ def config_in(record: RepoRecord) -> dict[str, object]:
         "mode": spec.mode.value,
         "private": spec.private,
         "credential": None if spec.credential is None else name_in(spec.credential, "credential"),
+        "fallbacks": json_in(list(spec.fallbacks)) if spec.fallbacks else "[]",
+        "pins": json_in(list(record.pins)) if record.pins else "[]",
         "enabled": record.enabled,
     }
 
@@ -154,6 +161,7 @@ def spec_out(row: Row) -> RepoSpec:
         mode=_MODES[row.mode],
         private=row.private,
         credential=row.credential,
+        fallbacks=texts_out(row.fallbacks),
     )
 
 
@@ -162,6 +170,7 @@ def repo_out(row: Row) -> RepoRecord:
         spec=spec_out(row),
         alias=row.alias,
         source=row.source,
+        pins=texts_out(row.pins),
         info=json_out(row.info),
         enabled=row.enabled,
         status=RepoStatus(row.status),

@@ -6,26 +6,33 @@ Runtime trouble of the database is a ``FailureError``; trouble at opening is ``E
 from __future__ import annotations
 
 import asyncio
-import os
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from evermirror.core.fleet.views import Restored
 from evermirror.edge.store import apply as batches
-from evermirror.edge.store import audit, repos, tasks, tokens
-from evermirror.edge.store.apply import Applied
+from evermirror.edge.store import audit, epoch, fleet_load, repos, tasks, tokens
+from evermirror.edge.store.backup import make_backup
 from evermirror.edge.store.database import Database, parse_place
-from evermirror.edge.store.failures import failure_of
 from evermirror.edge.store.migrate import migrate
-from evermirror.edge.store.repos import KnownRepo, OverviewCounts, RepoSelection, Staleness, UpsertCounts
+from evermirror.edge.store.repos import (
+    AssignedSpec,
+    KnownRepo,
+    KnownSource,
+    OverviewCounts,
+    RepoSelection,
+    Staleness,
+    UpsertCounts,
+)
 from evermirror.edge.store.whole import whole
-from evermirror.edge.store.writes import Entry, FromReport, ReportId
+from evermirror.edge.store.writes import Entry
 from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit, UsageError
 from evermirror.model.access import AuditRecord, Role, TokenRecord
 from evermirror.model.failure import FailureError
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
+from evermirror.model.worker import WorkerId
 
 Clock = Callable[[], float]
 
@@ -89,6 +96,10 @@ class Store:
         """Every enabled repo of the catalog, some thousands at a time."""
         return repos.chunks(self._db)
 
+    async def specs_of(self, keys: Sequence[RepoKey]) -> list[AssignedSpec]:
+        """Those of at most 1,000 keys that are in the catalog, in the order asked."""
+        return await whole(repos.assigned(self._db, keys))
+
     async def keys_of_source(self, source: str) -> set[RepoKey]:
         """The repos that are in the catalog because of ``source``."""
         return await whole(repos.keys_of_source(self._db, source))
@@ -101,9 +112,15 @@ class Store:
         """The repos that left the catalog and are still remembered."""
         return await whole(repos.removed_keys(self._db))
 
-    async def overlays(self) -> dict[RepoKey, dict[str, object]]:
-        """What was said of repos through the API, where anything was."""
-        return await whole(repos.overlays(self._db))
+    async def known(self, keys: Sequence[RepoKey] | None = None) -> dict[RepoKey, KnownSource]:
+        """Where these repos came from and what was said of them through the API; also those that left.
+
+        None: all that the API brought, or of which something was said there."""
+        return await whole(repos.known(self._db, keys))
+
+    async def of_source(self, source: str) -> list[RepoRecord]:
+        """Every repo that is in the catalog because of ``source``, with all that is known of it."""
+        return await whole(repos.of_source(self._db, source))
 
     async def overview_counts(self) -> OverviewCounts:
         return await whole(repos.overview(self._db))
@@ -116,14 +133,23 @@ class Store:
 
     # Results
 
-    async def apply(self, batch: Sequence[Entry]) -> Applied:
-        """One transaction for the whole batch; writes of a report taken before are left out."""
-        return await whole(batches.apply(self._db, batch))
+    async def apply(self, batch: Sequence[Entry]) -> None:
+        """One transaction for the whole batch."""
+        await whole(batches.apply(self._db, batch))
 
-    async def take_report(self, worker: str, generation: int, sequence: int) -> bool:
-        """Whether this report is new; from now on it is not."""
-        applied = await self.apply([FromReport(ReportId(worker, generation, sequence), ())])
-        return applied.refused == 0
+    # The fleet
+
+    async def load_fleet(self) -> Restored:
+        """What the fleet's machine starts from; its columns are let go as they are looked through."""
+        return await whole(fleet_load.load(self._db))
+
+    async def bound_tokens(self) -> dict[int, WorkerId]:
+        """Which worker shows which token; also workers that retired, until their id is given to another."""
+        return await whole(fleet_load.bound_tokens(self._db))
+
+    async def next_epoch(self) -> int:
+        """The number of this life of the coordinator: above every earlier one, and on the disk by now."""
+        return await whole(epoch.take(self._db, self._clock()))
 
     # Tasks
 
@@ -197,31 +223,4 @@ class Store:
         """A consistent copy of a SQLite database, made while it is used. ``path`` must not exist."""
         if self._db.path is None:
             raise UsageError("this database is PostgreSQL", hint="Use pg_dump")
-        await asyncio.to_thread(_copy, self._db.path, path)
-
-
-def _copy(source: Path, path: Path) -> None:
-    """VACUUM INTO reads one snapshot and holds up no writer; the name appears when the copy is whole."""
-    if path.exists():
-        raise UsageError(f"{path} exists", hint="Choose a new name for the backup")
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    connection = sqlite3.connect(source, isolation_level=None)
-    try:
-        connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute("VACUUM INTO ?", (str(partial),))
-        os.chmod(partial, 0o600)
-        fd = os.open(partial, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        partial.rename(path)
-    except sqlite3.Error as e:
-        partial.unlink(missing_ok=True)
-        failure = failure_of(e)
-        if failure is None:
-            raise
-        raise FailureError(failure) from None
-    finally:
-        connection.close()
+        await asyncio.to_thread(make_backup, self._db.path, path)

@@ -36,6 +36,8 @@ repos = sa.Table(
     sa.Column("mode", _text(), nullable=False),
     sa.Column("private", sa.Boolean(), nullable=False),
     sa.Column("credential", _text()),
+    sa.Column("fallbacks", sa.Text(), nullable=False, server_default="[]"),
+    sa.Column("pins", sa.Text(), nullable=False, server_default="[]"),
     sa.Column("enabled", sa.Boolean(), nullable=False),
     sa.Column("status", _text(), nullable=False),
     sa.Column("digest", _text()),
@@ -55,6 +57,7 @@ repos = sa.Table(
     sa.Column("activity_as_of", sa.Double(), nullable=False),
     sa.Column("last_push_at", sa.Double(), nullable=False),
     sa.Column("removed_at", sa.Double()),  # null: in the catalog
+    sa.Column("salt", sa.SmallInteger(), nullable=False, server_default="0"),  # how often it was handed back
     sa.Column("created_at", sa.Double(), nullable=False),
     sa.Column("updated_at", sa.Double(), nullable=False),
 )
@@ -140,13 +143,56 @@ audit = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# How far each worker's reports were taken in. They come in order, so one row a worker is enough.
+# Every worker ever seen, until its id is given to another; one that retired is still known by its token.
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.Integer(), primary_key=True, autoincrement=False),
+    sa.Column("token_id", sa.BigInteger(), unique=True),
+    sa.Column("name", _text(), nullable=False),
+    sa.Column("trusted", sa.Boolean(), nullable=False),
+    sa.Column("weight", sa.Double(), nullable=False),
+    sa.Column("capacity", sa.BigInteger()),
+    sa.Column("liveness", _text(), nullable=False),
+    sa.Column("duty", _text(), nullable=False),
+    sa.Column("joined_at", sa.Double(), nullable=False),
+    sa.Column("last_alive_at", sa.Double(), nullable=False),
+    sa.Column("flap_score", sa.Double(), nullable=False),
+    sa.Column("flap_at", sa.Double(), nullable=False),
+    sa.Column("history", sa.Text(), nullable=False),
+)
+
+# Where each repo is, and should be. By the number of the repo: a copy is then a few bytes, and a million come
+# back without a look at any key.
+copies = sa.Table(
+    "copies",
+    metadata,
+    sa.Column("repo", sa.BigInteger(), primary_key=True),  # repos.id
+    sa.Column("worker", sa.Integer(), primary_key=True),
+    sa.Column("rank", sa.SmallInteger()),  # null: held, but not wanted there
+    sa.Column("state", sa.SmallInteger(), nullable=False),
+    sa.Column("reason", sa.SmallInteger(), nullable=False),
+    sa.Column("since", sa.Double(), nullable=False),
+    sa.Index("ix_copies_worker", "worker"),
+    sqlite_with_rowid=False,  # the key is the table, and not kept twice
+)
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("worker", sa.Integer(), primary_key=True),
+    sa.Column("task", sa.BigInteger(), primary_key=True),
+    sa.Column("until", sa.Double(), nullable=False),
+)
+
+# How far each worker's reports were taken in, by the file they are numbered in; ``taken`` grows with each.
 reports_taken = sa.Table(
     "reports_taken",
     metadata,
-    sa.Column("worker", _text(), primary_key=True),
-    sa.Column("generation", sa.BigInteger(), nullable=False),
+    sa.Column("worker", sa.Integer(), primary_key=True),
+    sa.Column("generation", sa.BigInteger(), primary_key=True),
     sa.Column("sequence", sa.BigInteger(), nullable=False),
+    sa.Column("taken", sa.BigInteger(), nullable=False),
 )
 
 settings = sa.Table(

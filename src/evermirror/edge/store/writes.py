@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from evermirror.core.fleet import decisions
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import KeptTip
 from evermirror.model.messages import (
+    Declined,
     Excused,
     Failed,
+    HandedBack,
     Held,
+    Kept,
     Progress,
     Refused,
     Released,
@@ -25,6 +29,7 @@ from evermirror.model.messages import (
 from evermirror.model.refs import Oid, RefsDigest
 from evermirror.model.repo import RepoKey, RepoStatus
 from evermirror.model.task import TaskId, TaskStatus, Trigger
+from evermirror.model.worker import WorkerId
 
 CHANGES_KEPT = 100  # refs named in a task's result; the total is always told
 
@@ -139,7 +144,15 @@ class TokenUsed:
     at: float
 
 
-Write = (
+@dataclass(frozen=True, slots=True)
+class WorkerBound:
+    """Who shows this token is this worker from now on. A token has one worker, and a worker one token."""
+
+    worker: WorkerId
+    token_id: int
+
+
+RowWrite = (
     RepoSynced
     | RepoVerified
     | RepoFailed
@@ -152,26 +165,18 @@ Write = (
     | SkipsFolded
     | TokenUsed
 )
+Write = RowWrite | WorkerBound
 
 
 @dataclass(frozen=True, slots=True)
-class ReportId:
-    """Which report of which life of a worker; each is taken once."""
+class Decided:
+    """What the fleet's machine decided at one event, and what else belongs to it: all of it or nothing."""
 
-    worker: str
-    generation: int
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class FromReport:
-    """Writes that are done only if their report is new, in the same transaction as taking it."""
-
-    id: ReportId
-    writes: tuple[Write, ...]
+    fleet: tuple[decisions.Write, ...]
+    others: tuple[Write, ...] = ()
 
 
-Entry = Write | FromReport
+Entry = Write | Decided
 
 
 def writes_of(report: Report) -> tuple[Write, ...]:
@@ -201,14 +206,14 @@ def writes_of(report: Report) -> tuple[Write, ...]:
             return tuple(RepoExcused(key) for key in report.keys)
         case Verified():
             return tuple(RepoVerified(key, at) for key, at in report.items)
-        case Held():
+        case Held() | Kept() | Declined():
             return tuple(
                 RepoHeld(h.key, h.digest, h.verified_at)
                 for h in report.items
                 if h.digest is not None and h.verified_at is not None
             )
-        case Released() | WorkerStatus():
-            return ()  # placement and the moment's figures: the coordinator keeps them in memory
+        case Released() | HandedBack() | WorkerStatus():
+            return ()  # placement, which the fleet's machine decides, and the moment's figures
 
 
 # What a person is told of a repo after a failure that is its own.

@@ -9,14 +9,27 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from evermirror import __version__
-from evermirror.faces.api import git, git_urls, health, history, openapi, overview, problems, repos, tasks
+from evermirror.faces.api import (
+    catalog,
+    git,
+    git_urls,
+    health,
+    history,
+    openapi,
+    overview,
+    problems,
+    repos,
+    tasks,
+)
 from evermirror.faces.api.auth import Auth, Gate
 from evermirror.faces.api.context import Api, ApiSettings
 from evermirror.faces.api.git_service import GitService
 from evermirror.faces.api.limits import BodyLimit, HeadAsGet, RateLimit, SecurityHeaders
 from evermirror.faces.api.metrics import Metrics, Observe
 from evermirror.faces.web import pages
-from evermirror.nodes.service import CoordinatorService
+from evermirror.nodes.service import CatalogService, CoordinatorService
+
+_PARTS = (tasks, git_urls, history, repos, catalog, overview, health, git, pages)
 
 
 def create_app(
@@ -25,6 +38,7 @@ def create_app(
     settings: ApiSettings,
     metrics: Metrics,
     git_service: GitService | None = None,
+    catalog_service: CatalogService | None = None,
 ) -> FastAPI:
     """Nothing starts here: the caller runs the application in its own server."""
     app = FastAPI(
@@ -43,8 +57,8 @@ def create_app(
             Middleware(BodyLimit, settings=settings.limits),
         ],
     )
-    app.state.api = Api(service, settings, metrics, git_service)
-    routers = [part.router for part in (tasks, git_urls, history, repos, overview, health, git, pages)]
+    app.state.api = Api(service, settings, metrics, git_service, catalog_service)
+    routers = [part.router for part in _PARTS]
     for router in routers:
         app.include_router(router)
     problems.install(app, [route for router in routers for route in router.routes])

@@ -15,7 +15,7 @@ from evermirror.faces.api.metrics import Metrics
 from evermirror.faces.api.problems import MEDIA_TYPE, ApiProblem, Kind
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoRecord
-from evermirror.nodes.service import CoordinatorService
+from evermirror.nodes.service import CatalogService, CoordinatorService
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class Api:
     settings: ApiSettings
     metrics: Metrics
     git: GitService | None
+    catalog: CatalogService | None = None
     waiting: int = 0
 
 

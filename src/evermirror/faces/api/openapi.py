@@ -40,6 +40,12 @@ def document(app: FastAPI) -> Callable[[], dict[str, Any]]:
     return openapi
 
 
+_UNREADABLE = {
+    "description": "No HTTP request that can be read, or its line and headers are longer than 64 KiB",
+    "content": {"text/plain": {"schema": {"type": "string"}}},
+}
+
+
 def _complete(doc: dict[str, Any]) -> None:
     components = doc.setdefault("components", {})
     schema = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -49,5 +55,6 @@ def _complete(doc: dict[str, Any]) -> None:
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, item in doc["paths"].items():
         for operation in item.values():
+            operation["responses"].setdefault("400", _UNREADABLE)
             if path not in ("/healthz", "/readyz"):
                 operation["security"] = [{}, {"token": []}]

@@ -21,7 +21,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evermirror.errors import Conflict, EnvironmentUnfit, EvermirrorError, InvalidUrl, NotFound, UsageError
+from evermirror.errors import (
+    Conflict,
+    EnvironmentUnfit,
+    EvermirrorError,
+    InvalidUrl,
+    NotFound,
+    Unavailable,
+    UsageError,
+)
 from evermirror.faces.api.text import printable
 from evermirror.model.failure import FailureError
 
@@ -122,7 +130,7 @@ def of_error(error: EvermirrorError) -> ApiProblem:
             kind = Kind.NOT_FOUND
         case Conflict():
             kind = Kind.CONFLICT
-        case EnvironmentUnfit():
+        case EnvironmentUnfit() | Unavailable():
             kind = Kind.UNAVAILABLE
         case _:
             return unexpected(error)

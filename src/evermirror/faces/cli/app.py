@@ -12,7 +12,18 @@ from typer.main import get_command
 
 from evermirror import __version__
 from evermirror.errors import ConfigError, EvermirrorError, ExitCode
-from evermirror.faces.cli import doctor, history, repos, serve, settings, simulate, status, tokens
+from evermirror.faces.cli import (
+    backup,
+    catalog,
+    doctor,
+    history,
+    repos,
+    serve,
+    settings,
+    simulate,
+    status,
+    tokens,
+)
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.output import counted
 from evermirror.model.printable import many_lines
@@ -36,10 +47,14 @@ app.command("status", rich_help_panel="Repositories", cls=Command)(status.status
 app.command("history", rich_help_panel="Repositories", cls=Command)(history.history)
 app.command("restore", rich_help_panel="Repositories", cls=Command)(history.restore)
 app.command("confirm", rich_help_panel="Repositories", cls=Command)(history.confirm)
+app.add_typer(catalog.app, name="catalog", rich_help_panel="Operate")
 app.add_typer(tokens.app, name="token", rich_help_panel="Operate")
 app.command("audit", rich_help_panel="Operate", cls=Command)(tokens.audit)
 app.add_typer(settings.app, name="config", rich_help_panel="Operate")
 app.command("doctor", rich_help_panel="Operate", cls=Command)(doctor.doctor)
+app.command("backup", rich_help_panel="Operate", cls=Command)(backup.backup)
+app.command("restore-backup", rich_help_panel="Operate", cls=Command)(backup.restore_backup)
+app.command("migrate", rich_help_panel="Operate", cls=Command)(backup.migrate)
 app.add_typer(simulate.app, name="simulate", rich_help_panel="Operate")
 
 

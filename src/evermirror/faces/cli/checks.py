@@ -207,18 +207,17 @@ def _files(name: str, config: Config) -> Check:
 def _catalog(name: str, config: Config) -> Check:
     if not config.catalog.sources:
         return Check(name, Level.NOTE, "no sources: only what the API adds is mirrored")
-    from evermirror.edge.catalog_files import read_list_files
-    from evermirror.model.address import AllowList
-    from evermirror.model.url import UrlRules
+    from evermirror.edge.catalog.check import check_sources
+    from evermirror.nodes.wiring import credentials_of, git_settings, url_rules
 
-    rules = UrlRules(frozenset(config.upstreams.schemes), AllowList.parse(list(config.upstreams.allow)))
-    entries, problems = read_list_files([Path(source) for source in config.catalog.sources], rules)
-    what = f"{counted(len(entries), 'repository', 'repositories')}, {counted(len(problems), 'problem')}"
-    if not problems:
+    sources, rules = config.catalog.sources, url_rules(config)
+    found = asyncio.run(check_sources(sources, rules, git_settings(config), credentials_of(config)))
+    what = f"{counted(found.repos, 'repository', 'repositories')}, {counted(found.problems_total, 'problem')}"
+    if not found.problems:
         return Check(name, Level.FINE, what)
-    details = [str(problem) for problem in problems[:PROBLEMS_SHOWN]]
-    if len(problems) > PROBLEMS_SHOWN:
-        details.append(f"and {len(problems) - PROBLEMS_SHOWN} more")
+    details = [str(problem) for problem in found.problems[:PROBLEMS_SHOWN]]
+    if found.problems_total > PROBLEMS_SHOWN:
+        details.append(f"and {found.problems_total - PROBLEMS_SHOWN} more")
     return Check(name, Level.WRONG, what, "Correct these lines; the others are mirrored", tuple(details))
 
 

@@ -36,7 +36,8 @@ def read_list(file: Path) -> list[Wanted]:
     everywhere = AllowList(suffixes=(("", None),), networks=everywhere.networks)
     rules = UrlRules(frozenset(DEFAULT_PORTS), everywhere, userinfo=True)
     data = _content(file)
-    entries, problems = parse_list(data, str(file), rules)
+    parsed = parse_list(data, str(file), rules)
+    entries, problems = parsed.entries, parsed.problems
     found: list[tuple[int, Wanted]] = []
     for entry, given in zip(entries, attributes_given(data, entries), strict=True):
         info: dict[str, object] = {name: given[name] for name in _SENT if name in given}

@@ -21,7 +21,9 @@ def up(
     data: DataDir = None,
     catalog: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE", help="List file, or folder of them, of URLs to mirror (repeatable)."),
+        typer.Option(
+            metavar="SOURCE", help="File, folder or git URL that lists what to mirror (repeatable)."
+        ),
     ] = None,
     config: ConfigFile = None,
     playground: Annotated[

@@ -1,4 +1,4 @@
-"""`evermirror simulate`: what a polling policy would have done on a known history of pushes."""
+"""`evermirror simulate`: policies and changes tried on a model of the world before they are trusted."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Annotated
 import typer
 
 from evermirror.errors import UsageError
+from evermirror.faces.cli import simulate_fleet
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import AsJson
 from evermirror.faces.cli.output import print_json, print_table, span
 
-app = typer.Typer(cls=Group, no_args_is_help=True, help="Try policies on a history before trusting them.")
-
-
-@app.callback()
-def _group() -> None:
-    pass  # keeps `polling` a sub-command while it is the only one
+app = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Try a policy, or a change of the fleet, before trusting it."
+)
+app.command("fleet", cls=Command)(simulate_fleet.fleet)
 
 
 @app.command(cls=Command)

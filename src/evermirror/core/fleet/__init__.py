@@ -1,0 +1,1 @@
+"""Who mirrors each repo: pure. Facts come in as events, writes and actions go out as decisions."""

@@ -1,0 +1,309 @@
+"""The hand-over of one repo: make before break, as an explicit machine over its copies.
+
+A copy is a repo on a worker. Its *rank* says whether it should be there (0 is wanted first, none is
+unwanted); its *state* says what is really there. A repo moves by nothing else than its copies going through
+these states:
+
+        placed             pace.py allows: Assign           told complete
+  none ────────▶ PLANNED ─────────────────────▶ ASKED ─────────────────────▶ HELD
+   ▲               │ unwanted                     │ unwanted: Release(stop)    │  unwanted and covered:
+   │◀──────────────┘                              ▼                            │  Release(delete)
+   │                                          STOPPING ──told complete──▶ HELD ▼
+   │◀──────────────told dropped──────────────────┘                          LEAVING
+   │◀──────────────told dropped─────────────────────────────────────────────────┘
+
+Rules
+- Only a HELD copy is ever told to be deleted, and only when every wanted copy is HELD and one that counts
+  has the same digest: a wanted copy on a trusted worker that is alive and has told in this session what it
+  holds, or the witness (the aggregator). A digest that is not known equals nothing.
+- A worker that joins (again) deletes nothing before its share is decided: it may be given what it holds.
+- A clone that is no longer wanted is stopped, not deleted: it may be complete, and the only one, with its
+  report on the way. The worker answers which.
+- The command to delete names the digest that is covered. A worker that has other refs by then declines.
+- STOPPING and LEAVING end by the worker's answer alone, also when the copy is wanted again meanwhile: then
+  it is PLANNED anew. A fresh session ends them too: nothing sent before it is still to be done
+  (reconcile.py).
+- A repo that left the catalog is deleted everywhere. A quarantined worker is told nothing.
+- Copies that differ while one waits to be deleted are nudged, every ``nudge_gap_s``, until they agree. Not
+  while its worker is away: it is looked at again when that comes back.
+- Primary, who polls and pushes: the first by rank among HELD copies on live workers; else an unwanted HELD
+  one; else the first ASKED one. A change of role is an Assign of what is held already.
+
+``settle`` is level-triggered: it looks at the copies as they are and may be called at any time, any number
+of times.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evermirror.core.fleet.copies import UNWANTED, CopyState
+from evermirror.core.fleet.crew import Crew, Member
+from evermirror.core.fleet.decisions import Assignment
+from evermirror.core.fleet.draft import Draft
+from evermirror.core.fleet.pace import Pace
+from evermirror.core.fleet.table import REMOVED, TRUSTED_ONLY, FleetTable
+from evermirror.model.worker import Duty, WorkerId
+
+FOLLOWER, PRIMARY, UNTOLD = 0, 1, 2  # the role that a copy's worker was told last
+
+PLANNED, ASKED, HELD = CopyState.PLANNED, CopyState.ASKED, CopyState.HELD
+STOPPING, LEAVING = CopyState.STOPPING, CopyState.LEAVING
+
+
+class Reminders(Protocol):
+    """Remembers to look at a row again."""
+
+    def nudge_due(self, row: int) -> bool:
+        """Whether the row may be nudged now; if so, the next time is noted."""
+        ...
+
+
+class Handover:
+    """The rules above, over the tables of the machine."""
+
+    def __init__(self, table: FleetTable, crew: Crew, pace: Pace) -> None:
+        self._table = table
+        self._one = table.one
+        self._crew = crew
+        self._pace = pace
+
+    # What is asked of every row that changed
+
+    def settle(self, row: int, draft: Draft, reminders: Reminders) -> None:
+        """Take every step that the present facts allow."""
+        copies = self._table.copies_of(row)
+        if self._one.flags[row] & REMOVED:
+            for c in copies:
+                self._remove(row, c, draft)
+            return
+        unwanted = [c for c in copies if self._one.c_rank[c] == UNWANTED]
+        if unwanted:
+            copies = self._drop_planned(row, unwanted, copies, draft)
+            for c in unwanted:
+                if c in copies:
+                    self._let_go(row, c, copies, draft, reminders)
+        self._tell_roles(row, copies, draft)
+
+    def allowed(self, row: int, copies: list[int]) -> list[int]:
+        """Those on workers that may know of it: a repo that became private is told to no untrusted one."""
+        if not self._one.flags[row] & TRUSTED_ONLY:
+            return copies
+        return [c for c in copies if self._member(c).record.facts.trusted]
+
+    def _drop_planned(self, row: int, unwanted: list[int], copies: list[int], draft: Draft) -> list[int]:
+        """Those that were never asked for go at once; the copies that are left."""
+        gone = [c for c in unwanted if self._one.c_state[c] == PLANNED]
+        for c in gone:
+            self.drop(row, c, draft)
+        return [c for c in copies if c not in gone] if gone else copies
+
+    def _remove(self, row: int, c: int, draft: Draft) -> None:
+        """The catalog dropped it: no copy is needed."""
+        one = self._one
+        state = one.c_state[c]
+        if state == PLANNED:
+            self.drop(row, c, draft)
+        elif state != LEAVING and (member := self._reachable(row, c, draft)) is not None:
+            self._leave(row, c, member, draft, digest=0)
+
+    def _let_go(self, row: int, c: int, copies: list[int], draft: Draft, reminders: Reminders) -> None:
+        """One step of an unwanted copy towards its end."""
+        state = self._one.c_state[c]
+        if state == ASKED:
+            if (member := self._reachable(row, c, draft)) is not None:
+                self._set_state(row, c, STOPPING, draft)
+                draft.stop(member.id, self._table.key_of(row))
+        elif state == HELD and self._all_wanted_held(copies):
+            if self._covered(row, c, copies):
+                if self._member(c).joining:
+                    return  # looked at again when its share is decided
+                if (member := self._reachable(row, c, draft)) is not None:
+                    self._leave(row, c, member, draft, digest=self._one.c_digest[c])
+            elif self._differ(c, copies) and self._member(c).ready and reminders.nudge_due(row):
+                self._nudge(row, copies, draft)
+
+    def _leave(self, row: int, c: int, member: Member, draft: Draft, *, digest: int) -> None:
+        self._set_state(row, c, LEAVING, draft)
+        draft.delete(member.id, self._table.key_of(row), digest)
+
+    def _all_wanted_held(self, copies: list[int]) -> bool:
+        one = self._one
+        wanted = [c for c in copies if one.c_rank[c] != UNWANTED]
+        return bool(wanted) and all(one.c_state[c] == HELD for c in wanted)
+
+    def _covered(self, row: int, c: int, copies: list[int]) -> bool:
+        """Another verified copy of the very same refs exists, so that this one is not needed."""
+        one = self._one
+        digest = one.c_digest[c]
+        if digest == 0:
+            return False
+        if one.witness[row] == digest:
+            return True
+        return any(
+            one.c_rank[o] != UNWANTED
+            and one.c_state[o] == HELD
+            and one.c_digest[o] == digest
+            and self._member(o).vouches
+            for o in copies
+            if o != c
+        )
+
+    def _differ(self, c: int, copies: list[int]) -> bool:
+        """Otherwise it only waits for one that is trusted, or for the witness: no look at upstream helps."""
+        digests = self._one.c_digest
+        return digests[c] == 0 or any(
+            self._one.c_rank[o] != UNWANTED and digests[o] != digests[c] for o in copies
+        )
+
+    def _nudge(self, row: int, copies: list[int], draft: Draft) -> None:
+        key = self._table.key_of(row)
+        for c in copies:
+            member = self._member(c)
+            if self._one.c_state[c] == HELD and member.alive and draft.takes_for(member):
+                draft.nudge(member.id, key)
+
+    # Roles
+
+    def primary_of(self, copies: list[int]) -> int:
+        """The copy whose worker polls, or -1."""
+        one = self._one
+        best, best_value = -1, 0x10000
+        for c in copies:
+            state = one.c_state[c]
+            if (state != HELD and state != ASKED) or not self._member(c).alive:
+                continue
+            rank = one.c_rank[c]
+            if state == ASKED:
+                if rank == UNWANTED:
+                    continue
+                rank += 0x1000  # after every held one
+            if rank < best_value:
+                best, best_value = c, rank
+        return best
+
+    def _tell_roles(self, row: int, copies: list[int], draft: Draft) -> None:
+        one = self._one
+        may_know = self.allowed(row, copies)
+        primary = self.primary_of(may_know)
+        for c in may_know:
+            state = one.c_state[c]
+            if state != HELD and state != ASKED:
+                continue
+            told, role = one.c_primary[c], PRIMARY if c == primary else FOLLOWER
+            if told == role:
+                continue
+            if (member := self._reachable(row, c, draft)) is not None:
+                one.c_primary[c] = role
+                draft.assign(member.id, self._assignment(row, c, copies, role == PRIMARY))
+
+    def tell_again(self, rows: NDArray[np.int32]) -> None:
+        """Their configuration changed: whoever holds or clones them is told anew, with the role."""
+        for row in rows.tolist():
+            for c in self._table.copies_of(row):
+                self._one.c_primary[c] = UNTOLD
+
+    def ask(self, c: int, draft: Draft, since_s: float) -> None:
+        """A planned copy's turn has come."""
+        one = self._one
+        row = one.c_row[c]
+        one.c_state[c] = ASKED
+        one.c_since[c] = int(since_s)
+        copies = self._table.copies_of(row)
+        primary = c == self.primary_of(self.allowed(row, copies))
+        one.c_primary[c] = PRIMARY if primary else FOLLOWER
+        draft.copy_changed(row, one.c_worker[c])
+        draft.assign(self._member(c).id, self._assignment(row, c, copies, primary))
+        if primary and len(copies) > 1:
+            self._tell_roles(row, copies, draft)  # one asked before it was the primary until now
+
+    def _assignment(self, row: int, c: int, copies: list[int], primary: bool) -> Assignment:
+        source = None if self._one.c_state[c] == HELD else self._source(c, copies)
+        orphan = self._one.c_state[c] != HELD and source is None
+        return Assignment(self._table.key_of(row), primary, source, orphan)
+
+    def _source(self, c: int, copies: list[int]) -> WorkerId | None:
+        """A live holder to clone from; a wanted one before one that is leaving."""
+        one = self._one
+        held = [o for o in copies if o != c and one.c_state[o] == HELD and self._member(o).alive]
+        if not held:
+            return None
+        return self._member(min(held, key=lambda o: one.c_rank[o])).id
+
+    # Facts that a worker tells
+
+    def told_complete(self, row: int, c: int, digest: int, verified_s: float, draft: Draft) -> None:
+        """LEAVING stays: the worker told this before it read that it is to be deleted."""
+        one = self._one
+        one.c_digest[c] = digest
+        one.c_verified[c] = int(verified_s)
+        state = one.c_state[c]
+        if state in (PLANNED, ASKED, STOPPING):
+            if state == ASKED:
+                self._pace.done(self._member(c).id)
+            if state != ASKED:
+                one.c_primary[c] = UNTOLD
+            self._set_state(row, c, HELD, draft)
+
+    def told_declined(self, row: int, c: int, digest: int, verified_s: float, draft: Draft) -> None:
+        """It was to be deleted, but has other refs than those that are covered: it stays, and is looked at
+        anew."""
+        if self._one.c_state[c] == LEAVING:
+            self._one.c_digest[c] = digest
+            self._one.c_verified[c] = int(verified_s)
+            self._set_state(row, c, HELD, draft)
+
+    def told_dropped(self, row: int, c: int, draft: Draft) -> None:
+        """Nothing of it is there: wanted, it is asked for anew; otherwise it is over."""
+        if self._one.c_rank[c] == UNWANTED:
+            self.drop(row, c, draft)
+        elif self._one.c_state[c] != PLANNED:
+            self.plan_again(row, c, draft)
+
+    def plan_again(self, row: int, c: int, draft: Draft) -> None:
+        """A wanted copy goes back to the start."""
+        one = self._one
+        self._set_state(row, c, PLANNED, draft)
+        one.c_digest[c] = 0
+        one.c_primary[c] = UNTOLD
+        self._pace.plan(self._member(c).id, (c,), orphan=not self.held_alive(row))
+
+    def held_alive(self, row: int) -> bool:
+        """A complete copy is on a worker that is alive."""
+        one = self._one
+        return any(one.c_state[o] == HELD and self._member(o).alive for o in self._table.copies_of(row))
+
+    def drop(self, row: int, c: int, draft: Draft, *, handed_back: bool = False) -> None:
+        """Forget the copy: nothing of it is there."""
+        worker = self._one.c_worker[c]
+        if self._one.c_state[c] == ASKED:
+            ended = self._pace.failed if handed_back else self._pace.stopped
+            ended(WorkerId(worker))
+        self._table.drop_copy(c)
+        draft.copy_changed(row, worker)
+
+    # Small things
+
+    def _set_state(self, row: int, c: int, state: CopyState, draft: Draft) -> None:
+        if self._one.c_state[c] == ASKED and state != HELD:
+            self._pace.stopped(self._member(c).id)
+        self._one.c_state[c] = state
+        if state in (STOPPING, LEAVING):
+            self._one.c_primary[c] = UNTOLD
+        draft.copy_changed(row, self._one.c_worker[c])
+
+    def _reachable(self, row: int, c: int, draft: Draft) -> Member | None:
+        """Its worker, if a command can go out now; a full outbox is waited for."""
+        member = self._member(c)
+        if member.record.duty is Duty.QUARANTINED or not member.ready:
+            return None  # looked at again when it is back
+        if not draft.takes_for(member):
+            member.deferred.add(row)
+            return None
+        return member
+
+    def _member(self, c: int) -> Member:
+        return self._crew[WorkerId(self._one.c_worker[c])]

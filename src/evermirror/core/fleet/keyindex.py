@@ -1,0 +1,249 @@
+"""The way from a key to its row and back: all keys in one run of bytes, and a hash table of row numbers.
+
+A million ``str`` in a ``dict`` are 170 MB; this is about 20 bytes for each key besides its own letters.
+
+    slots    .  .  7  .  2  9  .  4      a row stands in the first slot that was free from its hash on;
+                         |               a search begins there and ends at an empty slot
+    row 2    hash, start, length
+                     |
+    blob     github.com/a/bgitlab.com/c/d…
+
+Rules
+- A row's number stays with its key until it is forgotten; then the number is given to a later key.
+- Equal hashes prove nothing: the letters are compared, always.
+- A forgotten row leaves no mark in the slots: those behind it move up, so that searches stay short.
+- Letters of forgotten rows remain in the blob until they are half of it; then it is written anew.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evermirror.core.fleet.columns import CAPACITY_MIN, wider
+from evermirror.core.fleet.hashing import bytes_hash, bytes_hashes
+from evermirror.model.repo import RepoKey
+
+EMPTY = -1  # in a slot, and as the row of an unknown key
+SLOTS_MIN = 1024
+FULL = 0.6  # of the slots; above it searches of unknown keys grow long
+KEY_BYTES_MAX = 0xFFFF  # lengths are kept in two bytes
+BLOB_BYTES_MAX = 0xFFFF_FFFF  # starts are kept in four bytes: enough for 50 million keys
+WASTE_MIN = 1 << 20  # bytes; less is not worth writing the blob anew
+BATCH = 1 << 16  # keys looked at together: what is needed meanwhile stays small
+
+
+class KeyIndex:
+    """``put`` gives rows to keys, ``forget`` takes them back."""
+
+    __slots__ = (
+        "_blob",
+        "_free",
+        "_hash",
+        "_length",
+        "_lengths",
+        "_mask",
+        "_slot",
+        "_slots",
+        "_start",
+        "_starts",
+        "_used",
+        "_waste",
+        "hash",
+        "rows",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.rows = 0  # numbers given so far, also those that are free again
+        self._used = 0
+        self._free = array("i")
+        self._blob = bytearray()
+        self._waste = 0  # bytes of the blob that belong to nobody
+        self._set_columns(
+            np.zeros(CAPACITY_MIN, np.uint64),
+            np.zeros(CAPACITY_MIN, np.uint32),
+            np.zeros(CAPACITY_MIN, np.uint16),
+        )
+        self._set_slots(np.full(SLOTS_MIN, EMPTY, np.int32))
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def nbytes(self) -> int:
+        columns = self.hash.nbytes + self._starts.nbytes + self._lengths.nbytes
+        return columns + self._slots.nbytes + self._blob.__alloc__() + self._free.itemsize * len(self._free)
+
+    def reserve(self, rows: int) -> None:
+        """Room for so many rows."""
+        if rows > len(self.hash):
+            old = (self.hash, self._starts, self._lengths)
+            self._set_columns(wider(old[0], rows), wider(old[1], rows), wider(old[2], rows))
+
+    # One key
+
+    def row_of(self, key: str) -> int:
+        """EMPTY where it is not known."""
+        letters = key.encode()
+        hash_ = bytes_hash(letters)
+        slot, mask = self._slot, self._mask
+        at = hash_ & mask
+        while (row := slot[at]) >= 0:
+            if (
+                self._hash[row] == hash_
+                and self._length[row] == len(letters)
+                and self._blob.startswith(letters, self._start[row])
+            ):
+                return row
+            at = (at + 1) & mask
+        return EMPTY
+
+    def key_of(self, row: int) -> RepoKey:
+        start = self._start[row]
+        return RepoKey(self._blob[start : start + self._length[row]].decode())
+
+    def forget(self, row: int) -> None:
+        """Its key is unknown from here on, and its number free."""
+        self._empty_slot(row)
+        self._waste += self._length[row]
+        self._length[row] = 0
+        self._free.append(row)
+        self._used -= 1
+        if self._waste > max(WASTE_MIN, len(self._blob) // 2):
+            self._rewrite_blob()
+
+    def _empty_slot(self, row: int) -> None:
+        slot, mask, hashes = self._slot, self._mask, self._hash
+        hole = hashes[row] & mask
+        while slot[hole] != row:
+            hole = (hole + 1) & mask
+        at = hole
+        while (other := slot[at := (at + 1) & mask]) >= 0:
+            walked = (at - hashes[other]) & mask
+            if walked >= (at - hole) & mask:  # its search passes the hole, which must not end it
+                slot[hole] = other
+                hole = at
+        slot[hole] = EMPTY
+
+    # Many keys
+
+    def rows_of(self, keys: Sequence[str]) -> NDArray[np.int32]:
+        rows = np.empty(len(keys), np.int32)
+        for begin in range(0, len(keys), BATCH):
+            letters = list(map(str.encode, keys[begin : begin + BATCH]))
+            rows[begin : begin + BATCH] = self._find(letters, bytes_hashes(letters))
+        return rows
+
+    def keys_of(self, rows: NDArray[np.int32]) -> list[RepoKey]:
+        starts = self._starts[rows].astype(np.int64)
+        ends = starts + self._lengths[rows]
+        blob = self._blob
+        return [
+            RepoKey(blob[start:end].decode())
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+
+    def put(self, keys: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The rows of these keys (at most BATCH), and those among them that are new."""
+        letters = list(map(str.encode, keys))
+        longest = max(map(len, letters), default=0)
+        if longest > KEY_BYTES_MAX:
+            raise ValueError(f"a key of {longest} bytes is longer than {KEY_BYTES_MAX}")
+        hashes = bytes_hashes(letters)
+        rows = self._find(letters, hashes)
+        unknown = np.flatnonzero(rows < 0)
+        if not len(unknown):
+            return rows, np.empty(0, np.int32)
+        new = {letters[i]: i for i in reversed(unknown.tolist())}  # a key may come twice: its first place
+        first = np.sort(np.fromiter(new.values(), np.int64, len(new)))
+        if len(self._blob) + sum(map(len, new)) > BLOB_BYTES_MAX:
+            raise ValueError(f"all keys together are longer than {BLOB_BYTES_MAX} bytes")
+        fresh = self._take_rows(len(first))
+        self._write(fresh, [letters[i] for i in first.tolist()], hashes[first])
+        rows[first] = fresh
+        if len(first) < len(unknown):
+            rows[unknown] = [rows[new[letters[i]]] for i in unknown.tolist()]
+        return rows, fresh
+
+    def _find(self, letters: list[bytes], hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        found = np.full(len(letters), EMPTY, np.int32)
+        asking = np.arange(len(letters))
+        at = (hashes & np.uint64(self._mask)).astype(np.int64)
+        while len(asking):
+            row = self._slots[at]
+            there = row >= 0
+            asking, at, row = asking[there], at[there], row[there]
+            alike = np.flatnonzero(self.hash[row] == hashes[asking])
+            on = np.ones(len(asking), np.bool_)
+            if len(alike):
+                same = alike[self._are([letters[i] for i in asking[alike].tolist()], row[alike])]
+                found[asking[same]] = row[same]
+                on[same] = False
+            asking, at = asking[on], (at[on] + 1) & self._mask
+        return found
+
+    def _are(self, letters: list[bytes], rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which of these rows have exactly these letters."""
+        starts = self._starts[rows].astype(np.int64)
+        ends = starts + self._lengths[rows]
+        blob = self._blob
+        each = zip(letters, starts.tolist(), ends.tolist(), strict=True)
+        return np.array([blob[start:end] == these for these, start, end in each], np.bool_)
+
+    def _take_rows(self, n: int) -> NDArray[np.int32]:
+        """Numbers for new rows: free ones first, last freed first."""
+        again = min(n, len(self._free))
+        rows = np.empty(n, np.int32)
+        if again:
+            rows[:again] = self._free[: -again - 1 : -1]
+            del self._free[-again:]
+        rows[again:] = np.arange(self.rows, self.rows + n - again)
+        self.rows += n - again
+        self._used += n
+        self.reserve(self.rows)
+        return rows
+
+    def _write(self, rows: NDArray[np.int32], letters: list[bytes], hashes: NDArray[np.uint64]) -> None:
+        lengths = np.fromiter(map(len, letters), np.int64, len(letters))
+        self._starts[rows] = len(self._blob) + np.cumsum(lengths) - lengths
+        self._lengths[rows] = lengths
+        self.hash[rows] = hashes
+        self._blob += b"".join(letters)
+        self._fill_slots(rows)
+
+    def _fill_slots(self, rows: NDArray[np.int32]) -> None:
+        if self._used > len(self._slots) * FULL:
+            rows = np.concatenate((self._slots[self._slots >= 0], rows))
+            self._set_slots(np.full(1 << int(self._used / FULL).bit_length(), EMPTY, np.int32))
+        at = (self.hash[rows] & np.uint64(self._mask)).astype(np.int64)
+        while len(rows):
+            free = self._slots[at] < 0
+            self._slots[at[free]] = rows[free]  # of several that want a slot one gets it
+            on = self._slots[at] != rows
+            rows, at = rows[on], (at[on] + 1) & self._mask
+
+    def _rewrite_blob(self) -> None:
+        rows = np.sort(self._slots[self._slots >= 0])
+        blob = bytearray()
+        for begin in range(0, len(rows), BATCH):
+            batch = rows[begin : begin + BATCH]
+            starts = self._starts[batch].astype(np.int64)
+            lengths = self._lengths[batch].astype(np.int64)
+            pieces = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+            self._starts[batch] = len(blob) + np.cumsum(lengths) - lengths
+            blob += b"".join([self._blob[start:end] for start, end in pieces])
+        self._blob = blob
+        self._waste = 0
+
+    def _set_columns(
+        self, hashes: NDArray[np.uint64], starts: NDArray[np.uint32], lengths: NDArray[np.uint16]
+    ) -> None:
+        """Each column for many values, and its memoryview for one: that gives and takes plain ints."""
+        self.hash, self._starts, self._lengths = hashes, starts, lengths
+        self._hash, self._start, self._length = hashes.data, starts.data, lengths.data
+
+    def _set_slots(self, slots: NDArray[np.int32]) -> None:
+        self._slots, self._slot, self._mask = slots, slots.data, len(slots) - 1

@@ -1,0 +1,105 @@
+"""Looking at the tables: a repo, the workers, the whole, as frozen values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
+from evermirror.core.fleet.crew import Crew
+from evermirror.core.fleet.handover import ASKED, HELD, PLANNED, PRIMARY, Handover
+from evermirror.core.fleet.table import NO_ROOM, REMOVED, FleetTable
+from evermirror.core.fleet.views import CopyView, RepoView, Totals, WorkerView
+from evermirror.model.repo import RepoKey
+from evermirror.model.worker import Duty, Liveness, WorkerId
+
+
+def repo_view(table: FleetTable, handover: Handover, key: RepoKey) -> RepoView | None:
+    """None for a key that nobody knows."""
+    row = table.row_of(key)
+    if row < 0:
+        return None
+    one = table.one
+    copies = table.copies_of(row)
+    primary = handover.primary_of(handover.allowed(row, copies))
+    return RepoView(
+        key=key,
+        removed=bool(one.flags[row] & REMOVED),
+        no_room=bool(one.flags[row] & NO_ROOM),
+        replicas=one.replicas[row],
+        salt=one.salt[row],
+        copies=tuple(_copy_view(table, c) for c in copies),
+        primary=None if primary < 0 else WorkerId(one.c_worker[primary]),
+    )
+
+
+def _copy_view(table: FleetTable, c: int) -> CopyView:
+    one = table.one
+    return CopyView(
+        worker=WorkerId(one.c_worker[c]),
+        rank=None if one.c_rank[c] == UNWANTED else one.c_rank[c],
+        state=CopyState(one.c_state[c]),
+        reason=Reason(one.c_reason[c]),
+        digest=one.c_digest[c],
+        verified_s=float(one.c_verified[c]),
+        since_s=float(one.c_since[c]),
+        primary=one.c_primary[c] == PRIMARY,
+    )
+
+
+def worker_views(table: FleetTable, crew: Crew) -> tuple[WorkerView, ...]:
+    """All that may come back, by id."""
+    n, width = table.copies, crew.width
+    used = table.c_worker[:n] != NOBODY
+    wanted, held, asked = (
+        np.bincount(table.c_worker[:n][used & which], minlength=width)
+        for which in (
+            table.c_rank[:n] != UNWANTED,
+            table.c_state[:n] == HELD,
+            table.c_state[:n] == ASKED,
+        )
+    )
+    return tuple(
+        WorkerView(
+            record=m.record,
+            connected=m.connected,
+            reconciled=m.reconciled,
+            accepting=m.accepting,
+            wanted=int(wanted[m.id]),
+            held=int(held[m.id]),
+            asked=int(asked[m.id]),
+            strays=m.strays,
+        )
+        for m in sorted(crew, key=lambda m: m.id)
+    )
+
+
+def totals(table: FleetTable, crew: Crew, *, no_room: int, braked: bool, warming: bool) -> Totals:
+    """Counted over all copies, at once: milliseconds for a million."""
+    n = table.copies
+    rows, workers, states = table.c_row[:n], table.c_worker[:n], table.c_state[:n]
+    used = workers != NOBODY
+    alive = np.zeros(NOBODY + 1, bool)
+    alive[[m.id for m in crew if m.alive]] = True
+    there = used & alive[workers]
+    wanted = table.c_rank[:n] != UNWANTED
+    return Totals(
+        repos=len(table),
+        owned=_listed(table, rows[there & wanted]),
+        held=_listed(table, rows[there & (states == HELD)]),
+        no_room=no_room,
+        moving=_listed(table, rows[used & ((states != HELD) | ~wanted)]),
+        planned=int(np.count_nonzero(used & (states == PLANNED))),
+        asked=int(np.count_nonzero(used & (states == ASKED))),
+        workers=sum(m.record.duty is not Duty.RETIRED for m in crew),
+        alive=sum(m.record.liveness is Liveness.ALIVE for m in crew),
+        suspect=sum(m.record.liveness is Liveness.SUSPECT for m in crew),
+        braked=braked,
+        warming=warming,
+    )
+
+
+def _listed(table: FleetTable, rows: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
+    """How many repos of the catalog are among these."""
+    marked = np.zeros(table.rows, bool)
+    marked[rows] = True
+    return int(np.count_nonzero(marked & ((table.flags[: table.rows] & REMOVED) == 0)))

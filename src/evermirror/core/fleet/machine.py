@@ -1,0 +1,487 @@
+"""The mind of the fleet: one door for everything that happens, and what follows from it.
+
+    event ──▶ handle ──▶ the part that knows ──▶ facts change in the tables, rows are touched
+                                                     │
+                         handover.settle for each touched row, then pace: who may be asked for more
+                                                     │
+                                                     ▼
+                                          Decision(writes, actions)
+
+Rules
+- Writes are persisted before actions start. All that is sent follows from what is persisted: after a crash
+  a new machine is made from the store, with a new epoch; every session is then fresh, and what a worker
+  tells of its disk against the persisted copies gives the same commands again.
+- Events of an older session of a worker are ignored: the newest session counts.
+- A report is taken once, in order; its number is written together with what follows from it.
+- Joins within ``rebalance_gap_s`` are one change of the placement. Losses, new repos and repos handed back
+  are placed at once, for the rows concerned alone.
+- The parts: attendance (who is there), rebalance (who should hold what), reconcile (who really does),
+  handover (from one to the other, repo by repo), pace (how fast). This file only routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from evermirror.core.fleet.attendance import GRACE, Attendance, Timers
+from evermirror.core.fleet.copies import UNWANTED, Reason
+from evermirror.core.fleet.crew import Crew, Member
+from evermirror.core.fleet.decisions import (
+    NOTHING,
+    Alert,
+    AlertKind,
+    CompareRanges,
+    Decision,
+    GrantLease,
+    PutLease,
+    PutSalt,
+)
+from evermirror.core.fleet.draft import Draft
+from evermirror.core.fleet.events import (
+    BrakeOverruled,
+    CatalogChanged,
+    CommandGiven,
+    CommandsAcked,
+    CopiesDropped,
+    CopiesVerified,
+    DeletionsDeclined,
+    DrainAsked,
+    DutyResumed,
+    Event,
+    HeartbeatHeard,
+    HeldTold,
+    LeaseAsked,
+    LeaseLimitSet,
+    LeaseReturned,
+    Moment,
+    OtherReported,
+    QuarantineAsked,
+    RangesCompared,
+    ReposHandedBack,
+    RetireAsked,
+    Ticked,
+    WitnessHeld,
+    WitnessLost,
+    WorkerConnected,
+    WorkerDisconnected,
+)
+from evermirror.core.fleet.explain import explain
+from evermirror.core.fleet.handover import PLANNED, Handover
+from evermirror.core.fleet.inbox import Inbox
+from evermirror.core.fleet.leases import Leases
+from evermirror.core.fleet.listing import Listing
+from evermirror.core.fleet.look import repo_view, totals, worker_views
+from evermirror.core.fleet.membership import Membership
+from evermirror.core.fleet.pace import Pace
+from evermirror.core.fleet.placing import BARRED, Placing
+from evermirror.core.fleet.rebalance import Rebalancer
+from evermirror.core.fleet.reconcile import Reconciler
+from evermirror.core.fleet.restoring import CHUNK as RESTORE_CHUNK
+from evermirror.core.fleet.restoring import Tables
+from evermirror.core.fleet.sessions import Sessions
+from evermirror.core.fleet.settings import FleetSettings
+from evermirror.core.fleet.views import RepoView, Restored, Totals, WorkerView
+from evermirror.core.fleet.wheel import TimerWheel
+from evermirror.model.repo import RepoKey
+from evermirror.model.worker import Liveness, WorkerId
+
+COMPARE, NUDGE, SWEEP = "compare", "nudge", "sweep"  # timers, beside those of the parts
+SALTS = 256  # one byte; beyond it the walk begins at its first place again
+
+
+class FleetMachine:
+    """``handle`` is the only way to change it; everything else looks."""
+
+    def __init__(
+        self, settings: FleetSettings, epoch: int, started: Moment, restored: Restored | None = None
+    ) -> None:
+        self.settings = settings
+        tables = restored.tables if restored is not None and restored.tables is not None else Tables()
+        self._table = tables.table
+        self._crew = Crew(settings.outbox_max)
+        self._timers: Timers = TimerWheel(settings.tick_s)
+        self._pace = Pace(settings.moves_first, settings.moves_per_worker, settings.moves_total)
+        self._inbox = Inbox()
+        self._leases = Leases(settings.lease_s)
+        self._attendance = Attendance(settings, self._crew, self._timers)
+        self._handover = Handover(self._table, self._crew, self._pace)
+        self._reconciler = Reconciler(self._table, self._handover)
+        self._rebalancer = Rebalancer(settings, self._table, self._crew, self._pace, self._handover)
+        self._listing = Listing(settings.replicas, self._table, self._rebalancer, self._handover)
+        self._sessions = Sessions(self._crew, self._inbox, epoch)
+        self._placing = Placing(
+            settings, self._table, self._crew, self._attendance, self._rebalancer, self._timers
+        )
+        self._membership = Membership(
+            self._table, self._crew, self._attendance, self._placing, self._handover, self._pace
+        )
+        self._routes: dict[type, Callable[[Any, Moment, Draft], None]] = {
+            BrakeOverruled: self._brake_overruled,
+            CatalogChanged: self._catalog_changed,
+            CommandGiven: self._command_given,
+            CommandsAcked: self._commands_acked,
+            CopiesDropped: self._copies_dropped,
+            CopiesVerified: self._copies_verified,
+            DeletionsDeclined: self._deletions_declined,
+            DrainAsked: self._drain_asked,
+            DutyResumed: self._duty_resumed,
+            HeldTold: self._held_told,
+            LeaseAsked: self._lease_asked,
+            LeaseLimitSet: self._lease_limit_set,
+            LeaseReturned: self._lease_returned,
+            OtherReported: self._other_reported,
+            QuarantineAsked: self._quarantine_asked,
+            RangesCompared: self._ranges_compared,
+            ReposHandedBack: self._repos_handed_back,
+            RetireAsked: self._retire_asked,
+            Ticked: self._ticked,
+            WitnessHeld: self._witness_held,
+            WitnessLost: self._witness_lost,
+            WorkerConnected: self._worker_connected,
+            WorkerDisconnected: self._worker_disconnected,
+        }
+        self._rings: dict[str, Callable[[int, Moment, Draft], None]] = {
+            GRACE: self._grace_ended,
+            COMPARE: self._compare,
+            NUDGE: lambda row, now, draft: draft.touched.update({row: None}),
+            BARRED: lambda row, now, draft: self._placing.unbar(row),
+            SWEEP: self._sweep,
+        }
+        self._attendance.tick(started.mono_s, started.utc_s, Draft(self._table, self._crew))
+        self._timers.set((SWEEP, 0), settings.compare_every_s)
+        if restored is not None:
+            self._restore(restored, tables)
+
+    # The door
+
+    def handle(self, event: Event, now: Moment) -> Decision:
+        """Take in what happened; what is to be persisted, and then done."""
+        if type(event) is HeartbeatHeard and self._nothing_new(event, now):
+            return NOTHING
+        draft = Draft(self._table, self._crew)
+        if isinstance(event, HeartbeatHeard):
+            self._heartbeat_heard(event, now, draft)
+        else:
+            self._routes[type(event)](event, now, draft)
+        self._settle(draft, now)
+        return draft.close()
+
+    def _settle(self, draft: Draft, now: Moment) -> None:
+        for row in draft.touched:
+            self._handover.settle(row, draft, self)
+        self._ask_for_more(draft, now)
+        self._placing.tell_room(draft)
+
+    def _ask_for_more(self, draft: Draft, now: Moment) -> None:
+        """As many planned copies as their workers and the whole fleet may have at once."""
+        one = self._table.one
+        for worker in self._pace.ready():
+            member = self._crew[worker]
+            while draft.takes_for(member) and (c := self._pace.take(worker)) is not None:
+                if one.c_worker[c] == worker and one.c_state[c] == PLANNED and one.c_rank[c] != UNWANTED:
+                    self._handover.ask(c, draft, now.utc_s)
+                    self._pace.asked(worker)
+
+    def nudge_due(self, row: int) -> bool:
+        """For handover: at most one nudge of a row in ``nudge_gap_s``; it is looked at again after that."""
+        if (NUDGE, row) in self._timers:
+            return False
+        self._timers.set((NUDGE, row), self._attendance.lived_s + self.settings.nudge_gap_s)
+        return True
+
+    # What others see
+
+    def repo(self, key: RepoKey) -> RepoView | None:
+        return repo_view(self._table, self._handover, key)
+
+    def workers(self) -> tuple[WorkerView, ...]:
+        return worker_views(self._table, self._crew)
+
+    def totals(self) -> Totals:
+        return totals(
+            self._table,
+            self._crew,
+            no_room=self._rebalancer.no_room,
+            braked=self._attendance.braked,
+            warming=self._placing.warming,
+        )
+
+    def explain(self, key: RepoKey) -> tuple[str, ...]:
+        """Why a repo is where it is, in plain lines."""
+        return explain(self._table, self._crew, self._rebalancer, self.repo(key))
+
+    @property
+    def nbytes(self) -> int:
+        """Of the tables, which are nearly all of it."""
+        return self._table.nbytes
+
+    # Start
+
+    def _restore(self, restored: Restored, tables: Tables) -> None:
+        for record in restored.workers:
+            member = self._crew.restore(record)
+            if member is not None:
+                self._attendance.watch(member)
+                self._membership.gate(member)
+        self._table.replicas[: self._table.rows] = self.settings.replicas
+        self._rebalancer.pins.update(tables.pins)
+        repos = iter(restored.repos)
+        while chunk := list(islice(repos, RESTORE_CHUNK)):
+            rows = self._listing.put([repo for repo, _ in chunk])
+            self._table.salt[rows] = [salt for _, salt in chunk]
+        self._listing.restore_removed(restored.removed)
+        tables.know(member.id for member in self._crew)
+        tables.put_copy_rows(restored.copies)
+        if self._table.copies or len(self._crew):
+            self._placing.restored()
+        for report in restored.reports:
+            self._inbox.restore(report.worker, report.generation, report.seq)
+        for lease in restored.leases:
+            if lease.until_s is not None:
+                self._leases.restore(lease.worker, lease.task, lease.until_s)
+
+    # Workers
+
+    def _worker_connected(self, event: WorkerConnected, now: Moment, draft: Draft) -> None:
+        known = None if event.worker is None else self._crew.get(event.worker)
+        before = None if known is None else known.record.facts
+        joined = self._sessions.connect(event, now.utc_s, draft)
+        if joined is None:
+            return
+        member, fresh = joined
+        self._membership.heard(member, now.utc_s, draft)
+        if fresh:
+            self._pace.forget(member.id, keep_queue=True)
+            self._reconciler.begin(member)
+        else:
+            self._membership.touch_all(member, draft)
+        self._membership.gate(member)
+        if before is not None and before != member.record.facts:
+            self._membership.changed(member, before, now.utc_s, draft)
+
+    def _worker_disconnected(self, event: WorkerDisconnected, now: Moment, draft: Draft) -> None:
+        member = self._sessions.current(event.worker, event.session)
+        if member is not None:
+            member.connected = False
+            self._membership.gate(member)
+
+    def _nothing_new(self, event: HeartbeatHeard, now: Moment) -> bool:
+        """Nearly every heartbeat: noted, and that is all."""
+        member = self._sessions.current(event.worker, event.session)
+        if member is None:
+            return True
+        if member.accepting is not event.accepting or member.record.liveness is not Liveness.ALIVE:
+            return False
+        self._attendance.heard(member, now.utc_s)
+        return True
+
+    def _heartbeat_heard(self, event: HeartbeatHeard, now: Moment, draft: Draft) -> None:
+        member = self._sessions.current(event.worker, event.session)
+        if member is None:
+            return
+        self._membership.heard(member, now.utc_s, draft)
+        if member.accepting is not event.accepting:
+            self._membership.set_accepting(member, event.accepting, now.utc_s, draft)
+
+    def _drain_asked(self, event: DrainAsked, now: Moment, draft: Draft) -> None:
+        self._membership.drain(event.worker, now.utc_s, draft)
+
+    def _quarantine_asked(self, event: QuarantineAsked, now: Moment, draft: Draft) -> None:
+        self._membership.quarantine(event.worker, event.reason, now.utc_s, draft)
+
+    def _duty_resumed(self, event: DutyResumed, now: Moment, draft: Draft) -> None:
+        self._membership.resume(event.worker, now.utc_s, draft)
+
+    def _retire_asked(self, event: RetireAsked, now: Moment, draft: Draft) -> None:
+        member = self._crew.get(event.worker)
+        if member is not None:
+            self._end_leases(member.id, now, draft)
+            self._membership.retire(member, now.utc_s, draft)
+            self._inbox.forget(member.id)
+            self._timers.cancel((COMPARE, member.id))
+
+    def _brake_overruled(self, event: BrakeOverruled, now: Moment, draft: Draft) -> None:
+        for member in self._attendance.overrule(now.utc_s, draft):
+            self._gone_down(member, now, draft)
+
+    def _gone_down(self, member: Member, now: Moment, draft: Draft) -> None:
+        """Its leases end by themselves: cut off from us, it may still do what they are for."""
+        self._membership.gone(member, now.utc_s, draft)
+
+    # The catalog and the witness
+
+    def _catalog_changed(self, event: CatalogChanged, now: Moment, draft: Draft) -> None:
+        self._listing.remove(event.removed, draft)
+        for row in self._listing.forget(event.forgotten, draft):
+            self._timers.cancel((NUDGE, row))
+            self._placing.unbar(row)
+        if event.removed:
+            self._placing.room_changed()
+        if event.put:
+            rows = np.unique(self._listing.put(event.put))
+            known = rows[self._table.first[rows] >= 0]
+            self._handover.tell_again(known)
+            draft.touched.update(dict.fromkeys(known.tolist()))
+            self._placing.place(rows, now.utc_s, draft)
+
+    def _witness_held(self, event: WitnessHeld, now: Moment, draft: Draft) -> None:
+        self._listing.witnessed(event.copies, draft)
+
+    def _witness_lost(self, event: WitnessLost, now: Moment, draft: Draft) -> None:
+        self._listing.unwitnessed(event.keys)
+
+    # What workers tell
+
+    def _held_told(self, event: HeldTold, now: Moment, draft: Draft) -> None:
+        member = self._sessions.current(event.worker, event.session)
+        if member is None or member.reconciled:
+            return
+        self._reconciler.told(member, event.copies, now.utc_s, draft)
+        if not event.last:
+            return
+        member.reconciled = True
+        self._reconciler.end(member, draft)
+        self._lost_some(member, now, draft)
+        self._membership.gate(member)
+        self._tell_strays(member, draft)
+        gap_s = self.settings.compare_every_s
+        spread_s = gap_s * (member.id % 61) / 61  # so that not all compare at the same moment
+        self._timers.set((COMPARE, member.id), self._attendance.lived_s + gap_s + spread_s)
+        table = self._table
+        on = table.copies_on(member.id)
+        if not np.any(table.c_rank[on] != UNWANTED):
+            self._placing.joins(member)
+
+    def _lost_some(self, member: Member, now: Moment, draft: Draft) -> None:
+        """What is wanted on it and is not there is planned anew: elsewhere, where its disk is full."""
+        if not member.accepting:
+            self._membership.move_waiting(member, now.utc_s, draft)
+
+    def _tell_strays(self, member: Member, draft: Draft) -> None:
+        if member.strays:
+            name = member.record.facts.name
+            text = (
+                f"worker {name} holds {member.strays} repos that the catalog never had; they are left alone"
+            )
+            draft.act(Alert(AlertKind.STRAY, name, text))
+
+    def _copies_verified(self, event: CopiesVerified, now: Moment, draft: Draft) -> None:
+        member = self._sessions.report(event.id, draft)
+        if member is not None:
+            self._reconciler.verified(member, event.copies, now.utc_s, draft)
+
+    def _copies_dropped(self, event: CopiesDropped, now: Moment, draft: Draft) -> None:
+        member = self._sessions.report(event.id, draft)
+        if member is not None:
+            self._reconciler.dropped(member, event.keys, draft)
+            self._lost_some(member, now, draft)
+
+    def _deletions_declined(self, event: DeletionsDeclined, now: Moment, draft: Draft) -> None:
+        member = self._sessions.report(event.id, draft)
+        if member is not None:
+            self._reconciler.declined(member, event.copies, draft)
+
+    def _other_reported(self, event: OtherReported, now: Moment, draft: Draft) -> None:
+        self._sessions.report(event.id, draft)
+
+    def _repos_handed_back(self, event: ReposHandedBack, now: Moment, draft: Draft) -> None:
+        """No room there: another place on the ring for each, and not this worker for a while."""
+        member = self._sessions.report(event.id, draft)
+        if member is None:
+            return
+        table, rows = self._table, []
+        for key in event.keys:
+            row = table.row_of(key)
+            c = table.find_copy(row, member.id) if row >= 0 else -1
+            if c < 0:
+                continue
+            self._handover.drop(row, c, draft, handed_back=True)
+            table.one.salt[row] = (table.one.salt[row] + 1) % SALTS
+            draft.write(PutSalt(key, table.one.salt[row]))
+            self._placing.bar(row, member.id)
+            draft.touched[row] = None
+            rows.append(row)
+        self._placing.place(np.array(rows, np.int32), now.utc_s, draft, why=Reason.REHASHED)
+
+    def _ranges_compared(self, event: RangesCompared, now: Moment, draft: Draft) -> None:
+        member = self._sessions.current(event.worker, event.session)
+        if member is not None and member.reconciled:
+            self._reconciler.compared(member, frozenset(event.ranges), event.copies, now.utc_s, draft)
+            self._lost_some(member, now, draft)
+
+    # Commands from outside, acknowledgements
+
+    def _command_given(self, event: CommandGiven, now: Moment, draft: Draft) -> None:
+        self._sessions.give(event.worker, event.command, draft)
+
+    def _commands_acked(self, event: CommandsAcked, now: Moment, draft: Draft) -> None:
+        member = self._sessions.current(event.worker, event.session)
+        if member is not None:
+            member.outbox.acked(event.seq)
+            if member.deferred and draft.takes_for(member):
+                draft.touched.update(dict.fromkeys(member.deferred))
+                member.deferred.clear()
+
+    # Slots of the pull strategy
+
+    def _lease_asked(self, event: LeaseAsked, now: Moment, draft: Draft) -> None:
+        until_s = self._leases.ask(event.worker, event.task, now.utc_s)
+        if until_s is not None:
+            self._lease(event.worker, event.task, until_s, draft)
+
+    def _lease_returned(self, event: LeaseReturned, now: Moment, draft: Draft) -> None:
+        if self._leases.give_back(event.worker, event.task):
+            draft.write(PutLease(event.task, event.worker, None))
+        self._grant(now, draft)
+
+    def _lease_limit_set(self, event: LeaseLimitSet, now: Moment, draft: Draft) -> None:
+        self._leases.set_limit(event.limit)
+        self._grant(now, draft)
+
+    def _end_leases(self, worker: WorkerId, now: Moment, draft: Draft) -> None:
+        """It is gone: its slots are free for others."""
+        for task in self._leases.drop_worker(worker):
+            draft.write(PutLease(task, worker, None))
+        self._grant(now, draft)
+
+    def _grant(self, now: Moment, draft: Draft) -> None:
+        for worker, task in self._leases.expire(now.utc_s):
+            draft.write(PutLease(task, worker, None))
+        for worker, task, until_s in self._leases.grantable(now.utc_s):
+            self._lease(worker, task, until_s, draft)
+
+    def _lease(self, worker: WorkerId, task: int, until_s: float, draft: Draft) -> None:
+        draft.write(PutLease(task, worker, until_s))
+        draft.act(GrantLease(worker, task, until_s))
+
+    # Time
+
+    def _ticked(self, event: Ticked, now: Moment, draft: Draft) -> None:
+        self._membership.suspected(self._attendance.tick(now.mono_s, now.utc_s, draft), draft)
+        for kind, about in self._timers.advance(self._attendance.lived_s):
+            self._rings[kind](about, now, draft)
+        self._grant(now, draft)
+        self._placing.tick(now.utc_s, draft)
+
+    def _grace_ended(self, worker: int, now: Moment, draft: Draft) -> None:
+        member = self._attendance.grace_ended(WorkerId(worker), now.utc_s, draft)
+        if member is not None:
+            self._gone_down(member, now, draft)
+
+    def _compare(self, worker: int, now: Moment, draft: Draft) -> None:
+        member = self._crew.get(WorkerId(worker))
+        if member is None:
+            return
+        self._timers.set((COMPARE, worker), self._attendance.lived_s + self.settings.compare_every_s)
+        if draft.takes_for(member):
+            draft.send(member, CompareRanges(self._reconciler.digests(member)))
+
+    def _sweep(self, about: int, now: Moment, draft: Draft) -> None:
+        """Now and then everything unfinished is looked at again, so that nothing hangs on a step that was
+        missed."""
+        self._timers.set((SWEEP, 0), self._attendance.lived_s + self.settings.compare_every_s)
+        draft.touched.update(dict.fromkeys(self._placing.sweep().tolist()))

@@ -1,0 +1,226 @@
+"""From the tables to the placement's columns and back: who should hold what is decided, and becomes copies.
+
+``placement.place`` decides over plain columns. Here those columns are made, for all repos (a worker joined)
+or for a few (a worker was lost, a repo is new), and what differs is written into the copies: a newly wanted
+one is PLANNED, one no longer wanted loses its rank; the rest stays as it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evermirror.core.fleet.copies import NOBODY, UNWANTED, Reason
+from evermirror.core.fleet.crew import Crew
+from evermirror.core.fleet.draft import Draft, PlannedRows
+from evermirror.core.fleet.handover import HELD, PLANNED, UNTOLD, Handover
+from evermirror.core.fleet.hashing import positions
+from evermirror.core.fleet.pace import Pace
+from evermirror.core.fleet.placement import Placement, Sites, Wishes, place
+from evermirror.core.fleet.ring import Ring
+from evermirror.core.fleet.settings import FleetSettings
+from evermirror.core.fleet.table import NO_ROOM, TRUSTED_ONLY, FleetTable
+from evermirror.model.worker import WorkerId
+
+CAPACITY_NONE = 1 << 40  # copies; more than any fleet has
+
+
+class Rebalancer:
+    """Places rows and turns the result into copies."""
+
+    def __init__(
+        self, settings: FleetSettings, table: FleetTable, crew: Crew, pace: Pace, handover: Handover
+    ) -> None:
+        self._settings = settings
+        self._table = table
+        self._crew = crew
+        self._pace = pace
+        self._handover = handover
+        self.ring = Ring.build((), (), settings.points)
+        self._weights: dict[WorkerId, float] = {}  # of the ring
+        self.no_room = 0  # repos that have fewer copies than they should: nobody can take them
+        self.pins: dict[int, tuple[str, ...]] = {}  # row → names of workers
+
+    def place(
+        self,
+        rows: NDArray[np.int32],
+        now_s: float,
+        draft: Draft,
+        *,
+        joined: tuple[int, ...] = (),
+        barred: dict[int, tuple[int, ...]] | None = None,
+        why: Reason | None = None,
+    ) -> None:
+        """Place these rows; all of them, where workers joined. ``why`` is the reason of what had to move.
+
+        ``barred``: row → workers that must not get it now."""
+        self._build_ring(now_s)  # also where nothing is to be placed: it is shown to people
+        if len(rows) == 0:
+            return
+        sites = self._sites(rows)
+        wishes = self._wishes(rows, joined, barred or {})
+        result = place(wishes, self.ring, sites, self._settings.load_bound)
+        self._note_room(rows, result)
+        self._apply(rows, wishes.should, result, now_s, draft, why)
+
+    # Columns for the placement
+
+    def _build_ring(self, now_s: float) -> None:
+        weights = {m.id: m.weight_for_new(now_s) for m in self._crew if m.keeps}
+        if weights != self._weights:
+            self.ring = Ring.build(list(weights), list(weights.values()), self._settings.points)
+            self._weights = weights
+
+    def _sites(self, rows: NDArray[np.int32]) -> Sites:
+        width = self._crew.width
+        member, takes, trusted = (np.zeros(width, bool) for _ in range(3))
+        weight = np.zeros(width)
+        capacity = np.zeros(width, np.int64)
+        for m in self._crew:
+            facts = m.record.facts
+            member[m.id], takes[m.id], trusted[m.id] = m.keeps, m.takes, facts.trusted
+            weight[m.id] = facts.weight
+            capacity[m.id] = CAPACITY_NONE if facts.capacity is None else facts.capacity
+        return Sites(member, takes, trusted, weight, capacity, self._load_elsewhere(rows, width))
+
+    def _load_elsewhere(self, rows: NDArray[np.int32], width: int) -> NDArray[np.int64]:
+        """Wanted copies of the repos that are not placed now."""
+        table = self._table
+        n = table.copies
+        counted = (table.c_rank[:n] != UNWANTED) & (table.c_worker[:n] != NOBODY)
+        placed_now = np.zeros(table.rows, bool)
+        placed_now[rows] = True
+        counted &= ~placed_now[table.c_row[:n]]
+        return np.bincount(table.c_worker[:n][counted], minlength=width).astype(np.int64)
+
+    def _wishes(
+        self, rows: NDArray[np.int32], joined: tuple[int, ...], barred: dict[int, tuple[int, ...]]
+    ) -> Wishes:
+        table = self._table
+        replicas = table.replicas[rows]
+        should = table.should(rows, max(int(replicas.max()), self._widest()))
+        index = np.full(table.rows, -1, np.int32)
+        index[rows] = np.arange(len(rows), dtype=np.int32)
+        n = table.copies
+        held = np.flatnonzero((table.c_state[:n] == HELD) & (table.c_worker[:n] != NOBODY))
+        held = held[index[table.c_row[held]] >= 0]
+        return Wishes(
+            positions=positions(table.hash[rows], table.salt[rows]),
+            trusted_only=(table.flags[rows] & TRUSTED_ONLY) != 0,
+            replicas=replicas,
+            should=should,
+            held_row=index[table.c_row[held]],
+            held_worker=table.c_worker[held],
+            pins=self._pinned(index),
+            joined=joined,
+            barred={int(index[row]): workers for row, workers in barred.items() if index[row] >= 0},
+        )
+
+    def _widest(self) -> int:
+        """The largest number of copies wanted of a repo now: it may be about to shrink."""
+        table = self._table
+        n = table.copies
+        ranks = table.c_rank[:n][(table.c_rank[:n] != UNWANTED) & (table.c_worker[:n] != NOBODY)]
+        return int(ranks.max()) + 1 if len(ranks) else 1
+
+    def _pinned(self, index: NDArray[np.int32]) -> dict[int, tuple[int, ...]]:
+        found: dict[int, tuple[int, ...]] = {}
+        for row, names in self.pins.items():
+            if index[row] >= 0:
+                members = [m for name in names if (m := self._crew.named(name)) is not None]
+                found[int(index[row])] = tuple(m.id for m in members)
+        return found
+
+    # Back into the tables
+
+    def _note_room(self, rows: NDArray[np.int32], result: Placement) -> None:
+        flags = self._table.flags
+        before = int(np.count_nonzero(flags[rows] & NO_ROOM))
+        flags[rows] &= np.uint8(0xFF ^ NO_ROOM)
+        flags[rows[result.no_room]] |= np.uint8(NO_ROOM)
+        self.no_room += len(result.no_room) - before
+
+    def _apply(
+        self,
+        rows: NDArray[np.int32],
+        before: NDArray[np.uint16],
+        result: Placement,
+        now_s: float,
+        draft: Draft,
+        why: Reason | None,
+    ) -> None:
+        changed = np.flatnonzero((before != result.should).any(axis=1))
+        fresh = self._table.first[rows[changed]] < 0
+        self._add_many(rows, changed[fresh], result, now_s, draft, why)
+        for i in changed[~fresh].tolist():
+            self._change_one(int(rows[i]), result.should[i], result.reason[i], now_s, draft, why)
+
+    def _add_many(
+        self,
+        rows: NDArray[np.int32],
+        which: NDArray[np.intp],
+        result: Placement,
+        now_s: float,
+        draft: Draft,
+        why: Reason | None,
+    ) -> None:
+        """Repos without any copy, in bulk."""
+        if len(which) == 0:
+            return
+        among, at = np.nonzero(result.should[which] != NOBODY)
+        i, ranks = which[among], at.astype(np.uint8)
+        workers, reasons = result.should[i, ranks], result.reason[i, ranks].copy()
+        if why is not None:
+            reasons[reasons != Reason.PINNED] = why
+        copies = self._table.add_copies(rows[i], workers, ranks, reasons, PLANNED, now_s)
+        self._table.c_primary[copies] = UNTOLD
+        self._plan(copies, workers, orphan=True)
+        draft.planned(PlannedRows(self._table, rows[i], workers, ranks, reasons, now_s))
+
+    def _plan(self, copies: NDArray[np.int32], workers: NDArray[np.uint16], *, orphan: bool) -> None:
+        order = np.argsort(workers, kind="stable")
+        cuts = np.flatnonzero(np.diff(workers[order])) + 1
+        for part in np.split(order, cuts):
+            self._pace.plan(WorkerId(int(workers[part[0]])), copies[part], orphan=orphan)
+
+    def _change_one(
+        self,
+        row: int,
+        should: NDArray[np.uint16],
+        reasons: NDArray[np.uint8],
+        now_s: float,
+        draft: Draft,
+        why: Reason | None,
+    ) -> None:
+        table = self._table
+        wanted = {int(w): rank for rank, w in enumerate(should.tolist()) if w != NOBODY}
+        for c in table.copies_of(row):
+            worker = int(table.c_worker[c])
+            rank = wanted.pop(worker, UNWANTED)
+            if table.c_rank[c] != rank:
+                if table.c_rank[c] == UNWANTED:
+                    table.c_reason[c] = Reason.KEPT
+                table.c_rank[c] = rank
+                draft.copy_changed(row, worker)
+        orphan = not self._handover.held_alive(row)
+        for worker, rank in wanted.items():
+            reason = Reason(int(reasons[rank]))
+            if why is not None and reason is not Reason.PINNED:
+                reason = why
+            c = table.add_copy(row, worker, rank, PLANNED, reason, now_s)
+            table.c_primary[c] = UNTOLD
+            self._pace.plan(WorkerId(worker), (c,), orphan=orphan)
+            draft.copy_changed(row, worker)
+        draft.touched[row] = None
+
+    def replan(self) -> None:
+        """Queue every planned copy again (after a restart)."""
+        table = self._table
+        n = table.copies
+        planned = np.flatnonzero((table.c_state[:n] == PLANNED) & (table.c_worker[:n] != NOBODY))
+        if len(planned):
+            alone = table.c_next[table.first[table.c_row[planned]]] < 0
+            for orphan in (True, False):
+                part = planned[alone == orphan].astype(np.int32)
+                if len(part):
+                    self._plan(part, table.c_worker[part], orphan=orphan)

@@ -1,0 +1,151 @@
+"""What a worker tells that it holds, against what is known: the worker's disk is the truth.
+
+At the start of a fresh session everything is told, in chunks; nothing sent in earlier sessions is still to
+be done. So a copy that is told is HELD, whatever it was; one that is not told is not there: wanted, it is
+planned anew; otherwise it is forgotten. A full comparison by ranges later says the same for the ranges that
+differ, except that commands may be on their way: what is ASKED, STOPPING or LEAVING then waits for its own
+answer.
+
+A repo told that nobody placed there (FOUND) is kept until it is covered. One that is known to nobody is a
+stray: it is counted, shown, and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from evermirror.core.fleet.copies import UNWANTED, Reason
+from evermirror.core.fleet.crew import Member
+from evermirror.core.fleet.digests import RangeDigests, digests_of, range_of, ranges_of
+from evermirror.core.fleet.draft import Draft
+from evermirror.core.fleet.events import HeldCopy
+from evermirror.core.fleet.handover import ASKED, HELD, PLANNED, UNTOLD, Handover
+from evermirror.core.fleet.table import FleetTable
+from evermirror.model.repo import RepoKey
+
+
+class Reconciler:
+    """Corrects the copies of one worker by what it tells."""
+
+    def __init__(self, table: FleetTable, handover: Handover) -> None:
+        self._table = table
+        self._handover = handover
+
+    # A fresh session
+
+    def begin(self, member: Member) -> None:
+        """Nothing told before counts, no role is known to be known."""
+        member.told.clear()
+        member.strays = 0
+        on = self._table.copies_on(member.id)
+        self._table.c_primary[on] = UNTOLD
+
+    def told(self, member: Member, copies: Iterable[HeldCopy], now_s: float, draft: Draft) -> None:
+        """One chunk of what is on its disk."""
+        for held in copies:
+            row = self._table.row_of(held.key)
+            if row < 0:
+                member.strays += 1
+                continue
+            member.told.add(row)
+            self._is_held(row, member, held, now_s, draft)
+
+    def end(self, member: Member, draft: Draft) -> None:
+        """All was told: what was not is not there."""
+        table = self._table
+        for c in table.copies_on(member.id).tolist():
+            row = int(table.c_row[c])
+            draft.touched[row] = None
+            if row not in member.told:
+                self._is_missing(row, c, draft)
+        member.told.clear()
+
+    def _is_held(self, row: int, member: Member, held: HeldCopy, now_s: float, draft: Draft) -> None:
+        table = self._table
+        c = table.find_copy(row, member.id)
+        if c < 0:
+            c = self._found(row, member, now_s, draft)
+        elif table.c_state[c] != HELD:
+            table.c_state[c] = HELD
+            draft.copy_changed(row, member.id)
+        table.c_digest[c] = held.digest
+        table.c_verified[c] = int(held.verified_s)
+
+    def _is_missing(self, row: int, c: int, draft: Draft) -> None:
+        if self._table.c_rank[c] == UNWANTED:
+            self._handover.drop(row, c, draft)
+        elif self._table.c_state[c] != PLANNED:
+            self._handover.plan_again(row, c, draft)
+
+    def _found(self, row: int, member: Member, now_s: float, draft: Draft) -> int:
+        c = self._table.add_copy(row, member.id, UNWANTED, HELD, Reason.FOUND, now_s)
+        self._table.c_primary[c] = UNTOLD
+        draft.copy_changed(row, member.id)
+        return c
+
+    # In the middle of a session
+
+    def verified(self, member: Member, copies: Iterable[HeldCopy], now_s: float, draft: Draft) -> None:
+        """Clones done, and syncs that changed refs."""
+        table = self._table
+        for held in copies:
+            row = table.row_of(held.key)
+            if row < 0:
+                continue  # forgotten meanwhile; the next full comparison shows it as a stray
+            c = table.find_copy(row, member.id)
+            if c < 0:
+                c = self._found(row, member, now_s, draft)
+            before = table.c_state[c]
+            self._handover.told_complete(row, c, held.digest, held.verified_s, draft)
+            alone = table.first[row] == c and table.c_next[c] < 0
+            if before != HELD or not alone or table.c_rank[c] == UNWANTED:
+                draft.touched[row] = None
+
+    def dropped(self, member: Member, keys: Iterable[RepoKey], draft: Draft) -> None:
+        for key in keys:
+            row = self._table.row_of(key)
+            c = self._table.find_copy(row, member.id) if row >= 0 else -1
+            if c >= 0:
+                self._handover.told_dropped(row, c, draft)
+                draft.touched[row] = None
+
+    def declined(self, member: Member, copies: Iterable[HeldCopy], draft: Draft) -> None:
+        for held in copies:
+            row = self._table.row_of(held.key)
+            c = self._table.find_copy(row, member.id) if row >= 0 else -1
+            if c >= 0:
+                self._handover.told_declined(row, c, held.digest, held.verified_s, draft)
+                draft.touched[row] = None
+
+    # The full comparison
+
+    def digests(self, member: Member) -> RangeDigests:
+        """Of all that it is believed to hold."""
+        table = self._table
+        on = table.copies_on(member.id)
+        held = on[table.c_state[on] == HELD]
+        return digests_of(table.hash[table.c_row[held]], table.c_digest[held])
+
+    def compared(
+        self, member: Member, ranges: frozenset[int], copies: Iterable[HeldCopy], now_s: float, draft: Draft
+    ) -> None:
+        """All that it holds in these ranges."""
+        table = self._table
+        told: set[int] = set()
+        for held in copies:
+            row = table.row_of(held.key)
+            if row < 0 or range_of(int(table.hash[row])) not in ranges:
+                continue
+            told.add(row)
+            c = table.find_copy(row, member.id)
+            if c < 0 or table.c_state[c] in (PLANNED, ASKED, HELD):
+                self.verified(member, (held,), now_s, draft)
+        on = table.copies_on(member.id)
+        within = np.isin(ranges_of(table.hash[table.c_row[on]]), list(ranges))
+        for c in on[within & (table.c_state[on] == HELD)].tolist():
+            row = int(table.c_row[c])
+            if row not in told:
+                self._is_missing(row, c, draft)
+                draft.touched[row] = None

@@ -1,0 +1,87 @@
+"""What others may see of the fleet's machine, and what it starts from: frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from evermirror.core.fleet.decisions import CopyRow, PutLease, ReportTaken
+from evermirror.core.fleet.events import CatalogRepo
+from evermirror.core.fleet.restoring import Tables
+from evermirror.core.fleet.table import CopyState, Reason
+from evermirror.model.repo import RepoKey
+from evermirror.model.worker import WorkerId, WorkerRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What the store remembers: the writes of every earlier decision, and the catalog.
+
+    Repos and copies are told singly, or are in ``tables`` already; those are the machine's own afterwards."""
+
+    workers: Iterable[WorkerRecord] = ()
+    repos: Iterable[tuple[CatalogRepo, int]] = ()  # with the salt
+    removed: Iterable[RepoKey] = ()  # left the catalog, not yet forgotten
+    copies: Iterable[CopyRow] = ()
+    reports: Iterable[ReportTaken] = ()
+    leases: Iterable[PutLease] = ()
+    tables: Tables | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyView:
+    """A copy that should be or really is on a worker; ``rank`` None: not wanted there (any more)."""
+
+    worker: WorkerId
+    rank: int | None
+    state: CopyState
+    reason: Reason
+    digest: int
+    verified_s: float
+    since_s: float
+    primary: bool  # was told so
+
+
+@dataclass(frozen=True, slots=True)
+class RepoView:
+    """Where a repo should be and where it is; ``primary`` is who polls it, None where nobody can."""
+
+    key: RepoKey
+    removed: bool
+    no_room: bool
+    replicas: int
+    salt: int
+    copies: tuple[CopyView, ...]  # wanted ones first, by rank
+    primary: WorkerId | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """A worker and its load, in copies."""
+
+    record: WorkerRecord
+    connected: bool
+    reconciled: bool  # told all that it holds, in this session
+    accepting: bool
+    wanted: int
+    held: int
+    asked: int
+    strays: int  # told by it, known to nobody
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The fleet in figures."""
+
+    repos: int
+    owned: int  # wanted on a worker that is alive
+    held: int  # complete on a worker that is alive
+    no_room: int
+    moving: int  # with a copy asked for, planned, stopping or leaving
+    planned: int  # copies
+    asked: int  # copies
+    workers: int  # registered and not retired
+    alive: int
+    suspect: int
+    braked: bool
+    warming: bool

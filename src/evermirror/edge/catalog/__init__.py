@@ -1,0 +1,1 @@
+"""Catalog files from outside: folders on disk, git repositories; read, compared, written to."""

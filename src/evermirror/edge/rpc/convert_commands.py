@@ -1,0 +1,185 @@
+"""Commands to the wire and back."""
+
+from __future__ import annotations
+
+from evermirror.edge.rpc.convert_parts import (
+    activity_in,
+    activity_out,
+    priority_in,
+    priority_out,
+    spec_in,
+    spec_out,
+)
+from evermirror.edge.rpc.convert_values import (
+    FrameInvalid,
+    bounded,
+    count,
+    finite,
+    key,
+    keys,
+    maybe,
+    maybe_name,
+    name,
+    oid_in,
+    oid_out,
+    ref_in,
+    ref_out,
+    words,
+)
+from evermirror.edge.rpc.generated import fleet_pb2 as pb
+from evermirror.model.messages import (
+    ApplySettings,
+    AssignRepos,
+    Command,
+    LookAt,
+    ReleaseRepos,
+    RestoreTip,
+    SyncNow,
+)
+from evermirror.model.task import TaskId
+
+
+def command_out(command: Command) -> pb.Command:
+    match command:
+        case AssignRepos():
+            return pb.Command(assign_repos=_assign_out(command))
+        case ReleaseRepos():
+            return pb.Command(release_repos=_release_out(command))
+        case SyncNow():
+            return pb.Command(sync_now=_sync_out(command))
+        case LookAt(wanted):
+            return pb.Command(look_at=pb.LookAt(keys=keys(wanted, "LookAt.keys")))
+        case RestoreTip():
+            return pb.Command(restore_tip=_restore_out(command))
+        case ApplySettings():
+            return pb.Command(apply_settings=_settings_out(command))
+
+
+def command_in(m: pb.Command) -> Command:
+    match m.WhichOneof("command"):
+        case "assign_repos":
+            return _assign_in(m.assign_repos)
+        case "release_repos":
+            return _release_in(m.release_repos)
+        case "sync_now":
+            return _sync_in(m.sync_now)
+        case "look_at":
+            return LookAt(keys(m.look_at.keys, "LookAt.keys"))
+        case "restore_tip":
+            return _restore_in(m.restore_tip)
+        case "apply_settings":
+            return _settings_in(m.apply_settings)
+        case None:
+            raise FrameInvalid("Command is none that is known here")
+
+
+def _assign_out(command: AssignRepos) -> pb.AssignRepos:
+    return pb.AssignRepos(
+        repos=[spec_out(spec) for spec in command.repos],
+        activities=[
+            pb.KnownActivity(activity=None if known is None else activity_out(known))
+            for known in command.activities
+        ],
+        more=command.more,
+        following=keys(sorted(command.following), "AssignRepos.following"),
+        paused=keys(sorted(command.paused), "AssignRepos.paused"),
+        sources=[
+            pb.Source(key=name(repo, "Source.key"), name=maybe_name(holder, "Source.name"))
+            for repo, holder in command.sources
+        ],
+    )
+
+
+def _assign_in(m: pb.AssignRepos) -> AssignRepos:
+    if len(m.activities) not in (0, len(m.repos)):
+        raise FrameInvalid(f"AssignRepos has {len(m.activities)} activities for {len(m.repos)} repos")
+    bounded(m.repos, "AssignRepos.repos")
+    return AssignRepos(
+        repos=tuple([spec_in(spec) for spec in m.repos]),
+        activities=tuple([activity_in(a.activity) if a.HasField("activity") else None for a in m.activities]),
+        more=m.more,
+        following=frozenset(keys(m.following, "AssignRepos.following")),
+        paused=frozenset(keys(m.paused, "AssignRepos.paused")),
+        sources=tuple(
+            [
+                (key(s.key, "Source.key"), maybe_name(s.name, "Source.name"))
+                for s in bounded(m.sources, "AssignRepos.sources")
+            ]
+        ),
+    )
+
+
+def _release_out(command: ReleaseRepos) -> pb.ReleaseRepos:
+    return pb.ReleaseRepos(
+        keys=keys(command.keys, "ReleaseRepos.keys"),
+        delete=command.delete,
+        digests=words(command.digests, "ReleaseRepos.digests"),
+    )
+
+
+def _release_in(m: pb.ReleaseRepos) -> ReleaseRepos:
+    if len(m.digests) not in (0, len(m.keys)):
+        raise FrameInvalid(f"ReleaseRepos has {len(m.digests)} digests for {len(m.keys)} keys")
+    return ReleaseRepos(
+        keys=keys(m.keys, "ReleaseRepos.keys"),
+        delete=m.delete,
+        digests=words(m.digests, "ReleaseRepos.digests"),
+    )
+
+
+def _sync_out(command: SyncNow) -> pb.SyncNow:
+    return pb.SyncNow(
+        key=name(command.key, "SyncNow.key"),
+        task_id=count(command.task_id, "SyncNow.task_id"),
+        force=command.force,
+        min_commit=maybe(oid_out, command.min_commit, "SyncNow.min_commit"),
+        priority=priority_out(command.priority),
+        accept=command.accept,
+    )
+
+
+def _sync_in(m: pb.SyncNow) -> SyncNow:
+    return SyncNow(
+        key=key(m.key, "SyncNow.key"),
+        task_id=TaskId(count(m.task_id, "SyncNow.task_id")),
+        force=m.force,
+        min_commit=oid_in(m.min_commit, "SyncNow.min_commit") if m.HasField("min_commit") else None,
+        priority=priority_in(m.priority, "SyncNow.priority"),
+        accept=m.accept,
+    )
+
+
+def _restore_out(command: RestoreTip) -> pb.RestoreTip:
+    return pb.RestoreTip(
+        key=name(command.key, "RestoreTip.key"),
+        task_id=count(command.task_id, "RestoreTip.task_id"),
+        kept=ref_out(command.kept, "RestoreTip.kept"),
+        as_name=maybe(ref_out, command.as_name, "RestoreTip.as_name"),
+    )
+
+
+def _restore_in(m: pb.RestoreTip) -> RestoreTip:
+    return RestoreTip(
+        key=key(m.key, "RestoreTip.key"),
+        task_id=TaskId(count(m.task_id, "RestoreTip.task_id")),
+        kept=ref_in(m.kept, "RestoreTip.kept"),
+        as_name=ref_in(m.as_name, "RestoreTip.as_name") if m.HasField("as_name") else None,
+    )
+
+
+def _settings_out(command: ApplySettings) -> pb.ApplySettings:
+    return pb.ApplySettings(
+        polls_per_second=maybe(finite, command.polls_per_second, "ApplySettings.polls_per_second"),
+        host_rate=maybe(finite, command.host_rate, "ApplySettings.host_rate"),
+        slots=maybe(count, command.slots, "ApplySettings.slots"),
+    )
+
+
+def _settings_in(m: pb.ApplySettings) -> ApplySettings:
+    return ApplySettings(
+        polls_per_second=finite(m.polls_per_second, "ApplySettings.polls_per_second")
+        if m.HasField("polls_per_second")
+        else None,
+        host_rate=finite(m.host_rate, "ApplySettings.host_rate") if m.HasField("host_rate") else None,
+        slots=count(m.slots, "ApplySettings.slots") if m.HasField("slots") else None,
+    )

@@ -1,0 +1,213 @@
+"""What several messages are made of, to the wire and back: specs, failures, activities, refs, held repos."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from evermirror.edge.rpc.convert_values import (
+    FrameInvalid,
+    bounded,
+    digest_in,
+    digest_out,
+    finite,
+    key,
+    maybe,
+    maybe_name,
+    name,
+    oid_in,
+    oid_out,
+    ref_in,
+    ref_out,
+    text_in,
+    text_out,
+)
+from evermirror.edge.rpc.generated import fleet_pb2 as pb
+from evermirror.model.activity import Activity
+from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.kept import KeptTip, Why
+from evermirror.model.messages import HeldRepo
+from evermirror.model.refs import RefChange
+from evermirror.model.repo import Host, Mode, Priority, RepoSpec
+
+_PRIORITIES = {
+    Priority.CRITICAL: pb.PRIORITY_CRITICAL,
+    Priority.HIGH: pb.PRIORITY_HIGH,
+    Priority.NORMAL: pb.PRIORITY_NORMAL,
+    Priority.LOW: pb.PRIORITY_LOW,
+}
+_MODES = {Mode.EXACT: pb.MODE_EXACT, Mode.APPEND_ONLY: pb.MODE_APPEND_ONLY}
+_KINDS = {
+    FailureKind.NETWORK_TIMEOUT: pb.FAILURE_KIND_NETWORK_TIMEOUT,
+    FailureKind.RATE_LIMITED: pb.FAILURE_KIND_RATE_LIMITED,
+    FailureKind.AUTH_FAILED: pb.FAILURE_KIND_AUTH_FAILED,
+    FailureKind.NOT_FOUND: pb.FAILURE_KIND_NOT_FOUND,
+    FailureKind.PERMISSION_DENIED: pb.FAILURE_KIND_PERMISSION_DENIED,
+    FailureKind.CONFLICT: pb.FAILURE_KIND_CONFLICT,
+    FailureKind.DISK_FULL: pb.FAILURE_KIND_DISK_FULL,
+    FailureKind.UNKNOWN: pb.FAILURE_KIND_UNKNOWN,
+}
+_WHYS = {Why.DELETED: pb.WHY_DELETED, Why.REWRITTEN: pb.WHY_REWRITTEN}
+
+_PRIORITY_OF = {number: value for value, number in _PRIORITIES.items()}
+_MODE_OF = {number: value for value, number in _MODES.items()}
+_KIND_OF = {number: value for value, number in _KINDS.items()}
+_WHY_OF = {number: value for value, number in _WHYS.items()}
+
+_COUNTS = 3  # of an Activity
+
+
+def priority_out(value: Priority | None) -> pb.Priority.ValueType:
+    return pb.PRIORITY_UNSPECIFIED if value is None else _PRIORITIES[value]
+
+
+def priority_in(value: pb.Priority.ValueType, what: str) -> Priority | None:
+    """None where it was left open."""
+    if value == pb.PRIORITY_UNSPECIFIED:
+        return None
+    try:
+        return _PRIORITY_OF[value]
+    except KeyError:
+        raise FrameInvalid(f"{what} is {value}, which is none") from None
+
+
+def spec_out(spec: RepoSpec) -> pb.RepoSpec:
+    return pb.RepoSpec(
+        key=name(spec.key, "RepoSpec.key"),
+        url=name(spec.url, "RepoSpec.url"),
+        host=name(spec.host, "RepoSpec.host"),
+        priority=priority_out(spec.priority),
+        interval_s=maybe(finite, spec.interval_s, "RepoSpec.interval_s"),
+        mode=_MODES[spec.mode],
+        private=spec.private,
+        credential=maybe(maybe_name, spec.credential, "RepoSpec.credential"),
+        fallbacks=[name(url, "RepoSpec.fallbacks") for url in spec.fallbacks],
+    )
+
+
+def spec_in(m: pb.RepoSpec) -> RepoSpec:
+    priority = priority_in(m.priority, "RepoSpec.priority")
+    mode = _MODE_OF.get(m.mode)
+    if priority is None or mode is None:
+        raise FrameInvalid("RepoSpec.priority or mode is missing, or unknown")
+    return RepoSpec(
+        key=key(m.key, "RepoSpec.key"),
+        url=name(m.url, "RepoSpec.url"),
+        host=Host(name(m.host, "RepoSpec.host")),
+        priority=priority,
+        interval_s=finite(m.interval_s, "RepoSpec.interval_s") if m.HasField("interval_s") else None,
+        mode=mode,
+        private=m.private,
+        credential=maybe_name(m.credential, "RepoSpec.credential") if m.HasField("credential") else None,
+        fallbacks=tuple([name(u, "RepoSpec.fallbacks") for u in bounded(m.fallbacks, "RepoSpec.fallbacks")]),
+    )
+
+
+def activity_out(activity: Activity) -> pb.Activity:
+    return pb.Activity(
+        counts=[finite(c, "Activity.counts") for c in activity.counts],
+        as_of=finite(activity.as_of, "Activity.as_of"),
+        last_push_at=finite(activity.last_push_at, "Activity.last_push_at"),
+    )
+
+
+def activity_in(m: pb.Activity) -> Activity:
+    if len(m.counts) != _COUNTS:
+        raise FrameInvalid(f"Activity.counts has {len(m.counts)} items, not {_COUNTS}")
+    short, middle, long = (finite(c, "Activity.counts") for c in m.counts)
+    return Activity(
+        counts=(short, middle, long),
+        as_of=finite(m.as_of, "Activity.as_of"),
+        last_push_at=finite(m.last_push_at, "Activity.last_push_at"),
+    )
+
+
+def failure_out(failure: Failure) -> pb.Failure:
+    return pb.Failure(
+        kind=_KINDS[failure.kind],
+        message=text_out(failure.message),
+        hint=text_out(failure.hint),
+        retry_after_s=maybe(finite, failure.retry_after_s, "Failure.retry_after_s"),
+        git_command=text_out(failure.git_command),
+        stdout=text_out(failure.stdout),
+        stderr=text_out(failure.stderr),
+        corrupt=failure.corrupt,
+        context={text_out(word): text_out(told) for word, told in failure.context.items()},
+    )
+
+
+def failure_in(m: pb.Failure) -> Failure:
+    if m.kind == pb.FAILURE_KIND_UNSPECIFIED:
+        raise FrameInvalid("Failure.kind is missing")
+    context = {
+        text_in(word, "Failure.context"): text_in(told, "Failure.context") for word, told in m.context.items()
+    }
+    return Failure(
+        kind=_KIND_OF.get(m.kind, FailureKind.UNKNOWN),  # a newer side may know more kinds
+        message=text_in(m.message, "Failure.message"),
+        hint=text_in(m.hint, "Failure.hint"),
+        retry_after_s=finite(m.retry_after_s, "Failure.retry_after_s")
+        if m.HasField("retry_after_s")
+        else None,
+        git_command=text_in(m.git_command, "Failure.git_command"),
+        stdout=text_in(m.stdout, "Failure.stdout"),
+        stderr=text_in(m.stderr, "Failure.stderr"),
+        corrupt=m.corrupt,
+        context=MappingProxyType(context),
+    )
+
+
+def change_out(change: RefChange) -> pb.RefChange:
+    return pb.RefChange(
+        name=ref_out(change.name, "RefChange.name"),
+        old=maybe(oid_out, change.old, "RefChange.old"),
+        new=maybe(oid_out, change.new, "RefChange.new"),
+    )
+
+
+def change_in(m: pb.RefChange) -> RefChange:
+    return RefChange(
+        name=ref_in(m.name, "RefChange.name"),
+        old=oid_in(m.old, "RefChange.old") if m.HasField("old") else None,
+        new=oid_in(m.new, "RefChange.new") if m.HasField("new") else None,
+    )
+
+
+def tip_out(tip: KeptTip) -> pb.KeptTip:
+    return pb.KeptTip(
+        name=ref_out(tip.name, "KeptTip.name"),
+        ref=ref_out(tip.ref, "KeptTip.ref"),
+        at=finite(tip.at, "KeptTip.at"),
+        why=_WHYS[tip.why],
+        old=oid_out(tip.old, "KeptTip.old"),
+        new=maybe(oid_out, tip.new, "KeptTip.new"),
+    )
+
+
+def tip_in(m: pb.KeptTip) -> KeptTip:
+    why = _WHY_OF.get(m.why)
+    if why is None:
+        raise FrameInvalid("KeptTip.why is missing, or unknown")
+    return KeptTip(
+        name=ref_in(m.name, "KeptTip.name"),
+        ref=ref_in(m.ref, "KeptTip.ref"),
+        at=finite(m.at, "KeptTip.at"),
+        why=why,
+        old=oid_in(m.old, "KeptTip.old"),
+        new=oid_in(m.new, "KeptTip.new") if m.HasField("new") else None,
+    )
+
+
+def held_out(held: HeldRepo) -> pb.HeldRepo:
+    return pb.HeldRepo(
+        key=name(held.key, "HeldRepo.key"),
+        digest=maybe(digest_out, held.digest, "HeldRepo.digest"),
+        verified_at=maybe(finite, held.verified_at, "HeldRepo.verified_at"),
+    )
+
+
+def held_in(m: pb.HeldRepo) -> HeldRepo:
+    return HeldRepo(
+        key=key(m.key, "HeldRepo.key"),
+        digest=digest_in(m.digest, "HeldRepo.digest") if m.HasField("digest") else None,
+        verified_at=finite(m.verified_at, "HeldRepo.verified_at") if m.HasField("verified_at") else None,
+    )

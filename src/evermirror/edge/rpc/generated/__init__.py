@@ -1,0 +1,1 @@
+"""Made by tools/proto from proto/: not to be edited."""

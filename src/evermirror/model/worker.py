@@ -1,0 +1,62 @@
+"""A worker of the fleet: who it is, whether it lives, and what the operator wants of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NewType
+
+WorkerId = NewType("WorkerId", int)
+"""An index from the bitmap of ids: the lowest that was free. What is hashed onto the ring."""
+
+WORKERS_MAX = 65_535  # ids fit two bytes in the tables of a million repos; the last value means nobody
+
+
+class Liveness(Enum):
+    """What the heartbeats say."""
+
+    ALIVE = "alive"
+    SUSPECT = "suspect"  # missed too many rounds; its grace runs
+    DOWN = "down"  # its grace is over; its repos were given to others
+
+
+class Duty(Enum):
+    """What the operator, or our own checks, want of it."""
+
+    ACTIVE = "active"
+    DRAINING = "draining"  # hands everything over, takes nothing new
+    QUARANTINED = "quarantined"  # caught serving something else than it reported: nothing of it counts
+    RETIRED = "retired"  # does not come back; its id is free again
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """What a worker says of itself, and what its token says of it."""
+
+    name: str
+    trusted: bool = False  # from the token: may hold private repos; its reports count as verified copies
+    weight: float = 1.0
+    capacity: int | None = None  # repos it holds at most
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """What is remembered of a worker for as long as it may come back. Times are UTC seconds."""
+
+    id: WorkerId
+    facts: WorkerFacts
+    liveness: Liveness = Liveness.ALIVE
+    duty: Duty = Duty.ACTIVE
+    joined_at: float = 0.0
+    last_alive_at: float = 0.0
+    flap_score: float = 0.0  # as of flap_at; fades (core/fleet/flaps.py)
+    flap_at: float = 0.0
+    history: tuple[tuple[float, str], ...] = ()  # ups and downs, newest last, bounded
+
+    @property
+    def status(self) -> str:
+        """The one word shown to people."""
+        ended = self.duty in (Duty.RETIRED, Duty.QUARANTINED)
+        draining = self.duty is Duty.DRAINING and self.liveness is Liveness.ALIVE
+        word: Duty | Liveness = self.duty if ended or draining else self.liveness
+        return str(word.value)

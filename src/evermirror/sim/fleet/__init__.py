@@ -1,0 +1,1 @@
+"""A fleet, faked: the real machine among simulated workers, network, store and faults; one seed, one run."""
