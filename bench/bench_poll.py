@@ -23,10 +23,10 @@ async def _work(product: Product, population: Population, polls: int) -> None:
     settings = ScheduleSettings(
         min_gap_s=0, host_rate=None, host_connections=AT_ONCE, polls_in_flight=AT_ONCE
     )
-    async with worker_on(product, settings, population.local_file) as (worker, link):
-        await link.command(AssignRepos(population.specs))
+    async with worker_on(product, settings, population.local_file) as (worker, port):
+        await port.command(AssignRepos(population.specs))
         while worker.status().polls_total < polls:
-            report = await link.next_report()
+            report = await port.next_report()
             if isinstance(report, Failed | Synced):
                 raise AssertionError(f"{report.key} changed or failed under the benchmark")
 

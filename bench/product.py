@@ -22,11 +22,11 @@ from evermirror.edge.git.probe import Prober, ProbeSettings
 from evermirror.edge.net.resolver import Resolver
 from evermirror.edge.store.local import LocalState
 from evermirror.model.address import AllowList
+from evermirror.model.messages import Command, Report
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Host, RepoKey, RepoSpec
 from evermirror.nodes.caretaker import CareSettings
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.link import Link
 from evermirror.nodes.worker import Worker, WorkerParts
 
 
@@ -62,15 +62,35 @@ class Product:
         self.resolver.close()
 
 
+class ScriptedPort:
+    """Commands and reports of a worker without a coordinator, over two queues."""
+
+    def __init__(self) -> None:
+        self._commands: asyncio.Queue[Command] = asyncio.Queue()
+        self._reports: asyncio.Queue[Report] = asyncio.Queue(4096)
+
+    async def command(self, command: Command) -> None:
+        await self._commands.put(command)
+
+    async def next_command(self) -> Command:
+        return await self._commands.get()
+
+    async def report(self, report: Report) -> None:
+        await self._reports.put(report)
+
+    async def next_report(self) -> Report:
+        return await self._reports.get()
+
+
 @contextlib.asynccontextmanager
 async def worker_on(
     product: Product, settings: ScheduleSettings, local_file: Path
-) -> AsyncIterator[tuple[Worker, Link]]:
+) -> AsyncIterator[tuple[Worker, ScriptedPort]]:
     """A worker as a node has it, with everything it keeps; it runs while the block does."""
-    link = Link()
+    port = ScriptedPort()
     local = await LocalState.open(local_file)
     parts = WorkerParts(
-        port=link,
+        port=port,
         scheduler=Scheduler(settings),
         prober=product.prober,
         mirrors=product.mirrors,
@@ -84,7 +104,7 @@ async def worker_on(
     worker = Worker(parts, settings)
     work = asyncio.create_task(worker.run())
     try:
-        yield worker, link
+        yield worker, port
     finally:
         work.cancel()
         ended = (await asyncio.gather(work, return_exceptions=True))[0]

@@ -34,7 +34,7 @@ from evermirror.errors import Conflict, EnvironmentUnfit, NotFound, UsageError
 from evermirror.model.access import Role
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
-from evermirror.model.messages import Failed, Held, HeldRepo, Progress, Released, Started, Synced, Verified
+from evermirror.model.messages import Failed, HeldRepo, Kept, Progress, Released, Started, Synced, Verified
 from evermirror.model.refs import RefChange
 from evermirror.model.repo import Host, Mode, Priority, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import TaskStatus, Trigger
@@ -538,7 +538,7 @@ async def test_every_report_can_be_stored(store):
         wrong,
         replace(wrong, counted=False),
         Verified(((A, 5.0),)),
-        Held((HeldRepo(B, DIGEST, 1.0), HeldRepo(A, None, None)), True),
+        Kept((HeldRepo(B, DIGEST, 1.0), HeldRepo(A, None, None))),
         Released((B,)),
     ]
     for report in reports:

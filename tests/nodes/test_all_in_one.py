@@ -308,7 +308,7 @@ async def test_the_first_poll_of_a_repo_that_a_task_added_is_the_tasks_own(stage
 
 
 async def test_a_restart_in_chunks_polls_nothing_that_was_polled_a_moment_ago(stage, upstream, monkeypatch):
-    monkeypatch.setattr("evermirror.nodes.coordinator.ASSIGN_CHUNK", 3)
+    monkeypatch.setattr("evermirror.core.fleet.draft.COMMAND_ITEMS", 3)
     seed = upstream.create("team/r0", commits=1)
     names = [f"team/r{n}" for n in range(10)]
     for name in names[1:]:

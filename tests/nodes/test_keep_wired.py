@@ -11,6 +11,7 @@ import pytest
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.model.access import Role
 from evermirror.nodes import caretaker
+from evermirror.nodes.tasks import Tasks
 from tests.support.gitrepo import read_refs
 
 SLOW = {"min_gap": "1h"}  # only what a test asks for is looked at
@@ -234,6 +235,11 @@ async def test_a_repo_that_is_added_again_finds_its_mirror_in_the_trash(stage, u
     async with stage.up(schedule=SLOW) as up:
         await mirrored(up, repo)
         await up.client.delete(f"/api/git_urls/{up.key('team/x')}")
+
+        async def discarded():
+            return not stage.mirror(up.key("team/x")).exists()
+
+        await up.until(discarded)
     upstream.requests.clear()
     async with stage.up(schedule=SLOW) as up:
         assert not stage.mirror(up.key("team/x")).exists()
@@ -273,15 +279,19 @@ async def test_a_repo_that_left_the_list_can_be_brought_back_and_stays(stage, up
         assert (await shown(up, "team/x0"))["source"] == "api"
 
 
-async def test_a_restore_that_a_stop_cut_off_is_done_after_the_next_start(stage, upstream):
+async def test_a_restore_that_a_stop_cut_off_is_done_after_the_next_start(stage, upstream, monkeypatch):
+    async def written_down_and_not_sent(self, command):
+        return
+
     repo = upstream.create("team/x")
     async with stage.up(schedule=SLOW) as up:
         await mirrored(up, repo)
         old = repo.tip()
         repo.force_push()
         await up.sync("team/x")
-        up.node.coordinator.hold_tasks()  # written down, and not sent
+        monkeypatch.setattr(Tasks, "_give_out", written_down_and_not_sent)
         task = await ask(up, "team/x", "restore", {"ref": "main", "as": "later"})
+    monkeypatch.undo()
     async with stage.up(schedule=SLOW) as up:
         assert (await ended(up, task))["result"] == {"ref": "refs/restored/later", "oid": old}
 

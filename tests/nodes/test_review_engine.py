@@ -16,13 +16,14 @@ from evermirror.core.schedule.views import Entry
 from evermirror.edge.git.folder import DiskUsage
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.store.recorder import Recorder
+from evermirror.edge.store.report_log import ReportLog
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import RepoFailed, RepoVerified, writes_of
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, Failed, ReleaseRepos
 from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import Trigger
-from evermirror.nodes import all_in_one, coordinator, link, playground, worker
+from evermirror.nodes import coordinator, enacting, lead, playground, uplink, uplink_reports, worker
 from evermirror.nodes.coordinator import Coordinator
 from evermirror.nodes.service import TaskParams
 
@@ -131,7 +132,8 @@ async def test_a_repo_added_again_is_pending_until_it_is_mirrored_again(stage, u
         await up.add(repo.url)
         record = await up.repo("team/x")
         assert (record.status.value, record.digest, record.verified_at) == ("pending", None, None)
-        assert await up.node.coordinator.holders(record.key) == ()
+        holders = await up.node.coordinator.holders(record.key)
+        assert [h for h in holders if h.digest is not None] == []
         upstream.heal()
         await up.until_status("team/x", "active")
 
@@ -143,10 +145,11 @@ async def test_a_disabled_repo_is_left_alone_and_needs_no_fetch_when_it_is_enabl
         await up.until_status("team/x", "active")
         await up.add(repo.url, enabled=False)
 
-        async def released():
-            return up.node.worker.status().repos == 0
+        async def disabled():
+            return up.node.worker.plan(RepoKey(up.key("team/x"))).reason == "disabled"
 
-        await up.until(released)
+        await up.until(disabled)
+        await asyncio.sleep(0.2)  # a poll under way comes to its end
         upstream.requests.clear()
         await asyncio.sleep(0.3)
         assert upstream.requests == []
@@ -317,23 +320,27 @@ async def test_a_catalog_that_could_not_be_taken_is_taken_later_and_the_warning_
     file.write_text(f"{one.url}\n")
     async with stage.up(catalog={"sources": [str(file)], "interval": "50ms"}) as up:
 
-        async def warned():
+        async def unread():
             said = up.node.catalog.warnings
             return any("cannot be read" in w or "cannot be taken" in w for w in said)
+
+        async def not_taken():
+            return any("cannot be taken" in w for w in up.node.catalog.warnings)
 
         async def well():
             return not up.node.catalog.warnings
 
         text = file.read_text()
         file.unlink()
-        await up.until(warned)
+        await up.until(unread)
         file.write_text(text)
         await up.until(well)  # though nothing in it changed
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "known", raise_trouble)
+            patch.setattr(Store, "upsert_repos", raise_trouble)
             file.write_text(f"{one.url}\n{two.url}\n")
-            await up.until(warned)
+            await up.until(not_taken)
         await up.until_status("team/two", "active")
+        await up.until(well)
 
 
 async def test_a_database_in_trouble_at_the_daily_cleaning_does_not_end_the_process(
@@ -361,10 +368,13 @@ async def test_a_wait_ends_in_time_while_the_database_takes_no_writes(stage, ups
 async def test_a_stop_ends_though_the_database_takes_no_writes_and_all_queues_are_full(
     stage, upstream, monkeypatch
 ):
-    monkeypatch.setattr(link, "REPORTS_WAITING", 1)
-    monkeypatch.setattr(worker, "LAST_WORDS_S", 0.2, raising=False)
-    monkeypatch.setattr(all_in_one, "DRAIN_S", 0.2, raising=False)
-    monkeypatch.setattr(all_in_one, "Recorder", functools.partial(Recorder, capacity=1, close_s=0.2))
+    monkeypatch.setattr(enacting, "DECISIONS_MAX", 1)
+    monkeypatch.setattr(uplink_reports, "WINDOW", 1)
+    monkeypatch.setattr(uplink_reports, "BUFFER_MAX", 1)
+    monkeypatch.setattr(worker, "LAST_WORDS_S", 0.2)
+    monkeypatch.setattr(uplink, "LAST_WORDS_S", 0.2)
+    monkeypatch.setattr(lead, "SETTLE_S", 0.2)
+    monkeypatch.setattr(lead, "Recorder", functools.partial(Recorder, capacity=1, close_s=0.2))
     seed = upstream.create("team/r0", commits=1)
     names = ["team/r0", *(f"team/r{n}" for n in range(1, 6))]
     for name in names[1:]:
@@ -372,12 +382,16 @@ async def test_a_stop_ends_though_the_database_takes_no_writes_and_all_queues_ar
 
     async def run_until_all_is_full():
         async with stage.up() as up:
-            monkeypatch.setattr(Store, "apply", raise_trouble)
             for name in names:
                 await up.add(upstream.url(f"{name}.git"))
+            for name in names:
+                await up.until_status(name, "active")
+            monkeypatch.setattr(Store, "apply", raise_trouble)
+            monkeypatch.setattr(ReportLog, "append", raise_trouble)
+            upstream.fail_with(500)
 
             async def full():
-                return up.node.link.reports_waiting() == 1 and up.node.worker.status().queued_syncs == 0
+                return up.node.uplink.unacknowledged > 1 and not up.node.lead.recorder.healthy
 
             await up.until(full)
             await asyncio.sleep(0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 from evermirror.core.schedule.disk import DiskGuard
 from evermirror.core.schedule.scheduler import Scheduler
@@ -11,7 +11,6 @@ from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.model.memory import RepoMemory
 from evermirror.model.messages import AssignRepos
 from evermirror.model.repo import RepoKey
-from evermirror.nodes.link import Link
 from evermirror.nodes.worker import Worker, WorkerParts
 from tests.core.schedule.test_scheduler import T0, entry, run
 
@@ -21,8 +20,8 @@ NAMES = [f"a/{n:04}" for n in range(1000)]
 def worker_at_rest(scheduler: Scheduler) -> Worker:
     """Obeys, and does nothing else: what reaches outside is not there."""
     parts = WorkerParts(
-        port=Link(), scheduler=scheduler, prober=Mock(), mirrors=Mock(), maintenance=Mock(), local=Mock(),
-        disk=DiskGuard(1.0), clock=lambda: T0, chance=random.Random(1), care=Mock(),
+        port=AsyncMock(), scheduler=scheduler, prober=Mock(), mirrors=Mock(), maintenance=Mock(),
+        local=Mock(), disk=DiskGuard(1.0), clock=lambda: T0, chance=random.Random(1), care=Mock(),
     )  # fmt: skip
     return Worker(parts, ScheduleSettings())
 
@@ -38,10 +37,19 @@ async def test_after_a_restart_in_chunks_who_was_polled_lately_is_not_polled_fir
     worker._shelf._memories = dict(memories)
     for start in range(0, 1000, 100):
         specs = tuple(entry(k).spec for k in NAMES[start : start + 100])
-        await worker.obey(AssignRepos(specs, more=True))
-    assert len(scheduler) == 0
-    await worker.obey(AssignRepos(()))
+        assert len(scheduler) == 0
+        await worker.obey(AssignRepos(specs, more=start < 900))
     first = [key for _, key in run(scheduler, T0 + 99)]
     ages = sorted((T0 - memories[k].last_poll_at for k in first), reverse=True)
     assert 98 <= len(first) <= 102
     assert ages[len(ages) // 2] > 800, "half of the first polls went to repos that were polled lately"
+
+
+async def test_a_repo_that_left_between_two_chunks_is_not_polled():
+    scheduler = Scheduler(ScheduleSettings())
+    worker = worker_at_rest(scheduler)
+    one, two = entry("a/one").spec, entry("a/two").spec
+    await worker.obey(AssignRepos((one,), more=True))
+    worker._shelf.drop([one.key])
+    await worker.obey(AssignRepos((two,)))
+    assert (one.key in scheduler, two.key in scheduler) == (False, True)

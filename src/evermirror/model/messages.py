@@ -1,6 +1,6 @@
-"""What coordinator and worker say to each other. Values now, the wire's messages later.
+"""What coordinator and worker say to each other; wire.py has the frames that it travels in.
 
-Commands go to a worker, reports come back. In all-in-one the same values travel over an in-process link.
+Commands go to a worker, reports come back.
 """
 
 from __future__ import annotations
@@ -189,14 +189,6 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What the worker really has on disk, told at start in chunks; ``last`` ends the list."""
-
-    items: tuple[HeldRepo, ...]
-    last: bool
-
-
-@dataclass(frozen=True, slots=True)
 class HeldRepo:
     """One mirror on the worker's disk."""
 
@@ -285,7 +277,6 @@ Report = (
     | Refused
     | Excused
     | Verified
-    | Held
     | Released
     | Kept
     | Declined

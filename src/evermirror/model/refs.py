@@ -47,6 +47,11 @@ class RefChange:
     new: Oid | None
 
 
+def short_digest(digest: RefsDigest | None) -> int:
+    """As the fleet's tables keep it: the first 8 bytes; 0 where it is not known."""
+    return int(digest[:16], 16) if digest else 0
+
+
 def changes_between(old: RefSnapshot, new: RefSnapshot) -> tuple[RefChange, ...]:
     """What turns ``old`` into ``new``, in refname order; HEAD itself is not a change of a ref."""
     names = sorted(old.refs.keys() | new.refs.keys())

@@ -1,55 +1,45 @@
-"""All-in-one: coordinator, worker and HTTP server in one process, over the same messages as in a fleet."""
+"""All-in-one: coordinator, worker and HTTP server in one process, over the same frames as in a fleet."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
-import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import structlog
 
-from evermirror.config import Config, split_host_port
+from evermirror.config import Config
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.serve import GitServer
-from evermirror.edge.store.recorder import Recorder
-from evermirror.edge.store.store import Store
-from evermirror.edge.store.writes import TokenUsed
-from evermirror.errors import ConfigError, EnvironmentUnfit, ExitCode
-from evermirror.faces.api.app import create_app
-from evermirror.faces.api.auth import Auth, AuthSettings
-from evermirror.faces.api.context import ApiSettings
-from evermirror.faces.api.git_metrics import GitCollector
-from evermirror.faces.api.metrics import Metrics
+from evermirror.edge.rpc.inprocess import InProcessServer
+from evermirror.edge.rpc.transport import Identity
+from evermirror.errors import ConfigError
+from evermirror.model.access import Role
 from evermirror.model.repo import RepoKey, RepoStatus
 from evermirror.nodes import lifecycle
 from evermirror.nodes.catalog_watch import CatalogWatch
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator import Coordinator
-from evermirror.nodes.http_server import serving
-from evermirror.nodes.link import Link
+from evermirror.nodes.door import Door
+from evermirror.nodes.fleet import OWN_TOKEN
+from evermirror.nodes.front import check_exposure, http_front, url_of
+from evermirror.nodes.lead import Lead, fleet_settings, leading
 from evermirror.nodes.playground import playground_running
-from evermirror.nodes.served import ServedMirrors
+from evermirror.nodes.running import running, until_stopped
 from evermirror.nodes.service import RepoFilter
+from evermirror.nodes.uplink import Uplink
 from evermirror.nodes.wiring import (
     credentials_of,
     git_settings,
-    make_catalog,
     make_worker,
     schedule_settings,
-    serve_settings,
-    url_rules,
     with_absolute_data,
 )
 from evermirror.nodes.worker import Worker
 
 log = structlog.get_logger(__name__)
 
-DAY_S = 86_400.0
-DRAIN_S = 30.0  # how long a stop waits for the database to take the last reports
 FIRST_MIRROR_S = 30.0  # how long the greeting waits for something that can be cloned
 
 
@@ -78,19 +68,7 @@ async def _main(config: Config, options: UpOptions, reload: Callable[[], Config]
         node = await stack.enter_async_context(up(adapt(config), options))
         lifecycle.notify("READY=1")
         await _greet(node, options)
-        dog = asyncio.create_task(lifecycle.watchdog())
-        stack.callback(dog.cancel)
-        while not signals.stop.is_set():
-            await _first_of(signals.stop.wait(), signals.reload.wait(), node.broken.wait())
-            if node.broken.is_set():
-                log.error("a part of the process broke: stopping")
-                return int(ExitCode.FAILED)
-            if signals.reload.is_set():
-                signals.reload.clear()
-                node.reload(lambda: adapt(reload()))
-        lifecycle.notify("STOPPING=1")
-        log.info("stopping")
-    return int(ExitCode.OK)
+        return int(await until_stopped(signals, node.broken, lambda: node.reload(lambda: adapt(reload()))))
 
 
 @dataclass(slots=True)
@@ -102,7 +80,9 @@ class Node:
     coordinator: Coordinator
     worker: Worker
     catalog: CatalogWatch
-    link: Link
+    lead: Lead
+    uplink: Uplink
+    door: Door
     broken: asyncio.Event
 
     def reload(self, load: Callable[[], Config]) -> None:
@@ -119,140 +99,40 @@ class Node:
 
 @contextlib.asynccontextmanager
 async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
-    """Everything started and, on leaving, stopped in the order that loses nothing: the worker, then what it
-    still had to say, then requests (what they asked for meanwhile is stored, and done after the next start),
-    then the database."""
+    """Everything started and, on leaving, stopped in the order that loses nothing: the worker, then its line
+    (what it still had to say is delivered, or written down), then requests, then the database."""
     sock = lifecycle.bind(config.server.listen)
+    broken = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
         credentials = credentials_of(config)
         git = Git(git_settings(config), credentials)
         await git.version()
-        store = await Store.open(config.store_url)
-        stack.push_async_callback(store.close)
-        await _check_exposure(config, store)
-        recorder = await stack.enter_async_context(Recorder(store))
-        link = Link()
         clock = SteadyClock()
-        worker = await make_worker(config, git, credentials, link, clock, stack)
-        rules = url_rules(config)
-        metrics = Metrics()
-        coordinator = Coordinator(
-            store=store,
-            recorder=recorder,
-            port=link,
-            worker=worker,
-            worker_name=config.worker.name or socket.gethostname(),
-            rules=rules,
-            credentials=frozenset(config.credentials),
-            fresh_bound_s=config.schedule.max_gap or DAY_S,
-            clock=clock,
-            observe=metrics.observe,
+        url = url_of(config, sock)
+        lead = await stack.enter_async_context(
+            leading(
+                config,
+                credentials,
+                clock,
+                broken,
+                settings=fleet_settings(config, alone=True),
+                http_url=url,
+                accept_removals=options.accept_removals,
+            )
         )
-        catalog, publisher = make_catalog(
-            config, credentials, store, coordinator, clock, accept_removals=options.accept_removals
-        )
-        coordinator.hold_tasks()
-        broken = asyncio.Event()
-        await stack.enter_async_context(
-            _http(config, sock, coordinator, catalog, store, recorder, worker, git, metrics)
-        )
-        stack.push_async_callback(_drain, link, coordinator)
-        await stack.enter_async_context(_running(coordinator.run, broken))
-        await stack.enter_async_context(_running(worker.run, broken))
-        await catalog.load()
-        await coordinator.resume()
-        await stack.enter_async_context(_running(catalog.run, broken))
-        if publisher is not None:
-            await stack.enter_async_context(_running(publisher.run, broken))
-        await stack.enter_async_context(_running(coordinator.keep_house, broken))
-        host, port = sock.getsockname()[:2]
-        scheme = "https" if config.server.tls_cert else "http"
-        url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        yield Node(config, url, coordinator, worker, catalog, link, broken)
-
-
-@contextlib.asynccontextmanager
-async def _http(
-    config: Config,
-    sock: socket.socket,
-    coordinator: Coordinator,
-    catalog: CatalogWatch,
-    store: Store,
-    recorder: Recorder,
-    worker: Worker,
-    git: Git,
-    metrics: Metrics,
-) -> AsyncIterator[None]:
-    host, _ = split_host_port(config.server.listen)
-    auth = Auth(
-        store,
-        AuthSettings(
-            tokens_required=config.auth.tokens_required,
-            public_reads=config.auth.public_reads,
-            listen_host=host,
-            hosts=config.server.names,
-        ),
-        on_used=lambda token: recorder.put_soon(TokenUsed(token.id, time.time())),
-    )
-    server = GitServer(git, serve_settings(config))
-    metrics.registry.register(GitCollector(server.figures))
-    served = ServedMirrors(coordinator, worker, server)
-    settings = ApiSettings(git_silence_s=config.serve.silence)
-    app = create_app(coordinator, auth, settings, metrics, served, catalog)
-    async with serving(app, sock, tls_cert=config.server.tls_cert, tls_key=config.server.tls_key):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def _running(
-    work: Callable[[], Coroutine[None, None, None]], broken: asyncio.Event
-) -> AsyncIterator[None]:
-    """A task that lives as long as the block; a bug that ends it is logged and sets ``broken``."""
-
-    async def guarded() -> None:
-        try:
-            await work()
-        except Exception:
-            log.exception("a part broke")
-            broken.set()
-
-    task = asyncio.create_task(guarded())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-async def _drain(link: Link, coordinator: Coordinator) -> None:
-    """What the worker still had to say when it stopped; a database in trouble does not hold the stop up."""
-    try:
-        async with asyncio.timeout(DRAIN_S):
-            while link.reports_waiting():
-                await coordinator.take(await link.next_report())
-    except TimeoutError:
-        log.error("the database does not take writes: reports are lost", reports=link.reports_waiting())
-
-
-async def _first_of(*waits: Coroutine[None, None, object]) -> None:
-    tasks = [asyncio.ensure_future(w) for w in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-async def _check_exposure(config: Config, store: Store) -> None:
-    """Without any token everybody who reaches us may write: then only this machine may reach us."""
-    host, _ = split_host_port(config.server.listen)
-    if host == "localhost" or ipaddress.ip_address(host).is_loopback or await store.any_tokens():
-        return
-    raise EnvironmentUnfit(
-        f"refusing to listen on {config.server.listen} without any token",
-        hint="Make one first: evermirror token create --role admin; or listen on 127.0.0.1",
-    )
+        await check_exposure(config, lead.store)
+        name = config.worker.name or socket.gethostname()
+        server = await stack.enter_async_context(InProcessServer(lead.fleet.serve))
+        dialer = server.dialer(Identity(OWN_TOKEN, name, Role.WORKER, trusted=True))
+        worker, uplink = await make_worker(config, git, credentials, dialer, clock, stack, alone=True)
+        await stack.enter_async_context(http_front(config, sock, lead, git, worker))
+        await stack.enter_async_context(running(uplink.run, broken))
+        await stack.enter_async_context(running(worker.run, broken))
+        await lead.begin(stack, broken)
+        door = Door(config, lead.store, lead.fleet)
+        await stack.enter_async_context(running(door.run, broken))
+        yield Node(config, url, lead.coordinator, worker, lead.catalog, lead, uplink, door, broken)
 
 
 async def _greet(node: Node, options: UpOptions) -> None:

@@ -26,7 +26,7 @@ from evermirror.edge.git.mirror import Mirrors
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import Refused, Restored, RestoreTip, Started
 from evermirror.model.repo import RepoKey
-from evermirror.nodes.link import WorkerPort
+from evermirror.nodes.ports import WorkerPort
 from evermirror.nodes.service import Upkeep
 from evermirror.nodes.shelf import Shelf
 

@@ -92,6 +92,7 @@ class CatalogWatch:
         self._problems: tuple[Problem, ...] = ()
         self._problems_total = 0
         self._notes: tuple[str, ...] = ()
+        self._trouble = ""  # what was read could not be taken
 
     # What people may know and say
 
@@ -104,6 +105,8 @@ class CatalogWatch:
             for s in state.sources
             if s.trouble
         ]
+        if self._trouble:
+            said.append(f"the catalog cannot be taken, the next look tries again: {self._trouble}")
         said += map(str, state.held)
         if state.problems_total:
             first = f", the first: {state.problems[0]}" if state.problems else ""
@@ -154,7 +157,7 @@ class CatalogWatch:
         async with self._looking:
             try:
                 if applied is None or not await self._is_applied(applied):
-                    await self._begin(assign=False)
+                    await self._begin(assign=True)
             except FailureError as error:
                 if applied is None:
                     raise EvermirrorError(
@@ -246,7 +249,9 @@ class CatalogWatch:
                 removed += await self._drop_unmentioned(confirmed=confirmed)
                 if self._settled:
                     await self._applied()
+            self._trouble = ""
         except (EvermirrorError, FailureError) as error:  # of the store: the next look tries again
+            self._trouble = str(error)
             log.warning("catalog not taken", reason=str(error))
         return removed
 

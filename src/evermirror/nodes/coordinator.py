@@ -1,34 +1,29 @@
-"""The coordinator: knows which repos exist, tells workers what to mirror, remembers what they report.
+"""The coordinator: knows which repos exist, has the fleet mirror them, remembers what workers report.
 
-Write before act: a repo or task is in the store before the command about it goes out. What a crash left
-unfinished is sent again at the next start (``resume``).
+Write before act: a repo or task is in the store before the fleet hears of it. What a crash left unfinished
+is given out again at the next start (``resume``). Where repos go is decided by the fleet (fleet.py,
+core/fleet). Its parts: tasks.py, reading.py (what workers are asked), followers.py. The catalog is here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
+from evermirror.core.fleet.decisions import Alert, Assign
+from evermirror.core.fleet.events import CatalogChanged, CatalogRepo
 from evermirror.core.keep.choose import choose
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
-from evermirror.edge.store.writes import writes_of
 from evermirror.errors import Conflict, NotFound, UsageError
 from evermirror.model.failure import FailureError
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import (
-    AssignRepos,
-    Failed,
-    Held,
     Progress,
-    Refused,
-    ReleaseRepos,
     Report,
-    Restored,
-    Started,
     Synced,
     WorkerStatus,
 )
@@ -36,31 +31,32 @@ from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.model.url import RepoUrl, UrlRules, parse_url
-from evermirror.nodes.link import CoordinatorPort, WorkerView
+from evermirror.model.worker import WorkerId
+from evermirror.nodes.fleet import Fleet
+from evermirror.nodes.followers import Followers
 from evermirror.nodes.overview import overview_of
+from evermirror.nodes.reading import Reading
 from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, RepoFilter, TaskParams, Upkeep
-from evermirror.nodes.submission import apply_info, command_of, new_record, restore_params, sync_params
+from evermirror.nodes.submission import apply_info, new_record, restore_params, sync_params
+from evermirror.nodes.tasks import Tasks
 
 log = structlog.get_logger(__name__)
 
-ASSIGN_CHUNK = 1000  # repos in one AssignRepos: a message of some 200 kB
-WAIT_MAX_S = 300.0  # the longest that one request may wait for a task
 OVERVIEW_FRESH_S = 1.0  # counts over all repos are made at most once a second
+ROUTE_S = 1.0  # between two looks at tasks that nobody could be given
+ALERTS_MAX = 100  # standing ones that are shown
 DAY_S = 86_400.0
 TASKS_KEPT_S = 30 * DAY_S
 
 
 class Coordinator:
-    """Implements ``CoordinatorService`` over one store and one worker's port."""
+    """Implements ``CoordinatorService`` and the fleet's ``Listener`` over one store and one fleet."""
 
     def __init__(
         self,
         *,
         store: Store,
         recorder: Recorder,
-        port: CoordinatorPort,
-        worker: WorkerView,
-        worker_name: str,
         rules: UrlRules,
         credentials: frozenset[str],
         fresh_bound_s: float,
@@ -69,84 +65,112 @@ class Coordinator:
     ) -> None:
         self._store = store
         self._recorder = recorder
-        self._port = port
-        self._worker = worker
-        self._worker_name = worker_name
         self._rules = rules
         self._credentials = credentials
         self._fresh_bound_s = fresh_bound_s
         self._clock = clock
         self._observe = observe
+        self._fleet: Fleet | None = None
         self._more_warnings: list[Callable[[], tuple[str, ...]]] = []
         self.on_api_change: Callable[[], None] = lambda: None  # a repo was added, changed or removed there
         self._started_at = clock()
         self._ready = False
-        self._status: WorkerStatus | None = None
-        self._pending: dict[RepoKey, TaskRecord] = {}  # the newest task of a repo whose poll has not begun
-        self._progress: dict[TaskId, Progress] = {}
-        self._ended: dict[TaskId, set[asyncio.Event]] = {}  # one for each who waits
+        self._tasks = Tasks(store, recorder, lambda: self.fleet, clock)
+        self._reading = Reading(lambda: self.fleet)
+        self._followers = Followers(lambda: self.fleet)
+        self._statuses: dict[WorkerId, WorkerStatus] = {}
+        self._alerts: dict[tuple[str, str], Alert] = {}
         self._overview: Overview | None = None
-        self._unassigned: set[RepoKey] = set()  # in the store, and not told to the worker yet
-        self._tasks_held = False
+        self._unassigned: set[RepoKey] = set()  # in the store, and not told to the fleet yet
+        self._poke = asyncio.Event()
         self.changing = asyncio.Lock()  # a change of the catalog is read, decided and written as one
 
     # Life
 
-    def hold_tasks(self) -> None:
-        """Until ``resume`` tasks are only written down: the worker does not know its repos yet."""
-        self._tasks_held = True
+    def lead(self, fleet: Fleet) -> None:
+        """The fleet that this coordinator speaks to; it listens to it in turn."""
+        self._fleet = fleet
+
+    @property
+    def fleet(self) -> Fleet:
+        if self._fleet is None:
+            raise RuntimeError("a coordinator leads a fleet before it is asked anything")
+        return self._fleet
 
     async def resume(self) -> None:
-        """Assign every repo of the catalog and send again what a stop or crash left unfinished."""
-        removed = await self._store.removed_keys()
-        await self._release(removed)
-        count = 0
-        async for chunk in self._store.iter_specs():
-            for start in range(0, len(chunk), ASSIGN_CHUNK):
-                part = chunk[start : start + ASSIGN_CHUNK]
-                await self._port.command(
-                    AssignRepos(tuple(r.spec for r in part), tuple(r.activity for r in part), more=True)
-                )
-            count += len(chunk)
-        await self._port.command(AssignRepos(()))
-        self._tasks_held = False  # before the look: a task made from here on is sent by who made it
-        tasks = await self._store.unfinished_tasks()
-        for task in tasks:
-            await self._send(task)
-        log.info("catalog loaded", repos=count, unfinished_tasks=len(tasks))
+        """Give out again what a stop or crash left unfinished."""
+        tasks = await self._tasks.resume()
+        totals = self.fleet.machine.totals()
+        log.info("catalog loaded", repos=totals.repos, unfinished_tasks=tasks)
+        self._poke.set()
         self._ready = True
 
     async def run(self) -> None:
-        """Takes in reports until cancelled."""
+        """Gives tasks to those who can do them, and tells who follows another, until cancelled."""
         while True:
-            await self.take(await self._port.next_report())
+            self._poke.clear()
+            await self._tasks.route()
+            await self._followers.tell()
+            try:
+                async with asyncio.timeout(ROUTE_S):
+                    await self._poke.wait()
+            except TimeoutError:
+                continue
 
-    async def take(self, report: Report) -> None:
-        """One report of a worker: remembered first, then told to whoever waits."""
+    # What the fleet tells
+
+    def reported(self, worker: WorkerId, report: Report) -> None:
+        """A report is in the store: whoever waits for it is told."""
         self._observe(report)
-        if isinstance(report, WorkerStatus):
-            self._status = report
-            self._overview = None
+        self._tasks.reported(report)
+        if isinstance(report, Synced) and report.changes_total:
+            self._followers.moved(report.key, worker)
+            self._poke.set()
+
+    def open_tasks(self, key: RepoKey, ids: Collection[TaskId]) -> tuple[TaskId, ...]:
+        """Before ``resume`` it is not known which are open: then all are taken for it."""
+        return self._tasks.about(key, ids) if self._ready else tuple(ids)
+
+    def passing(self, worker: WorkerId, progress: Progress) -> None:
+        self._observe(progress)
+        self._tasks.passing(progress)
+
+    def behind(self, worker: WorkerId, assign: Assign) -> Iterable[object]:
+        return self._tasks.behind(worker, assign)
+
+    def beat(self, worker: WorkerId, status: WorkerStatus) -> None:
+        self._observe(status)
+        self._statuses[worker] = status
+
+    def gone(self, worker: WorkerId) -> None:
+        self._statuses.pop(worker, None)
+
+    def began_anew(self, worker: WorkerId) -> None:
+        self._tasks.began_anew(worker)
+        self._poke.set()
+
+    def undelivered(self, command: object) -> None:
+        self._tasks.undelivered(command)
+
+    def alert(self, alert: Alert) -> None:
+        about = (alert.kind.value, alert.about)
+        if alert.over:
+            self._alerts.pop(about, None)
+            log.info(alert.text, alert_over=alert.kind.value, about=alert.about)
             return
-        if isinstance(report, Progress):
-            for task_id in report.task_ids:
-                self._progress[task_id] = report
-            return  # seen live, not worth a write
-        if isinstance(report, Started | Synced | Restored | Failed | Refused):
-            pending = self._pending.get(report.key)
-            if pending is not None and pending.id in report.task_ids:
-                del self._pending[report.key]
-        await self._recorder.put(*writes_of(report))
-        if isinstance(report, Held):
-            log.debug("worker told what it holds", repos=len(report.items), last=report.last)
-        if isinstance(report, Synced | Restored | Failed | Refused):
-            for task_id in report.task_ids:
-                self._progress.pop(task_id, None)
-            if any(task_id in self._ended for task_id in report.task_ids):
-                await self._recorder.flush()
-                for task_id in report.task_ids:
-                    for event in self._ended.get(task_id, ()):
-                        event.set()
+        log.warning(alert.text, alert=True, kind=alert.kind.value, about=alert.about)
+        if len(self._alerts) < ALERTS_MAX:
+            self._alerts[about] = alert
+
+    @property
+    def alerts(self) -> tuple[Alert, ...]:
+        """Those raised since the start and not over."""
+        return tuple(self._alerts.values())
+
+    @property
+    def statuses(self) -> Mapping[WorkerId, WorkerStatus]:
+        """What each connected worker last told of itself; changes as they speak."""
+        return self._statuses
 
     async def keep_house(self) -> None:
         """Removes old tasks, once a day; the rest of the history stays."""
@@ -186,20 +210,21 @@ class Coordinator:
             record = apply_info(before, info or {}, credentials=self._credentials)
             if known is not None and record == known:
                 return AddStatus.EXISTS, known
-            await self._store.upsert_repos([record])
-            self._unassigned.add(record.key)
+            self._unassigned.add(record.key)  # before anybody can find it
+            try:
+                await self._store.upsert_repos([record])
+            except BaseException:
+                self._unassigned.discard(record.key)
+                raise
         status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
         await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
         self.on_api_change()
         return status, record
 
     async def assign(self, records: list[RepoRecord]) -> None:
-        """Tell the worker of repos that are new or whose configuration changed."""
+        """Have the fleet hold repos that are new, or hear of what changed about them."""
         self._unassigned.difference_update(r.key for r in records)
-        specs = [r.spec for r in records if r.enabled]
-        for start in range(0, len(specs), ASSIGN_CHUNK):
-            await self._port.command(AssignRepos(tuple(specs[start : start + ASSIGN_CHUNK])))
-        await self._release([r.key for r in records if not r.enabled], delete=False)
+        await self.fleet.tell(CatalogChanged(put=tuple(catalog_repo(r) for r in records)))
 
     async def _find_key(self, key: RepoKey) -> RepoRecord | None:
         """The repo with this key, and none that has it for an alias."""
@@ -236,13 +261,9 @@ class Coordinator:
         return record
 
     async def release(self, keys: list[RepoKey]) -> None:
-        """These left the catalog; the worker stops looking at them and keeps their mirrors in its trash."""
+        """These left the catalog; workers stop looking at them and keep their mirrors in the trash."""
         await self._store.remove_repos(keys, self._clock())
-        await self._release(keys)
-
-    async def _release(self, keys: list[RepoKey], *, delete: bool = True) -> None:
-        for start in range(0, len(keys), ASSIGN_CHUNK):
-            await self._port.command(ReleaseRepos(tuple(keys[start : start + ASSIGN_CHUNK]), delete=delete))
+        await self.fleet.tell(CatalogChanged(removed=tuple(keys)))
 
     # Tasks
 
@@ -253,14 +274,11 @@ class Coordinator:
         if not record.enabled:
             raise UsageError(f"{record.key} is disabled", hint="Enable it first")
         wanted = sync_params(params)
-        task = self._pending.get(record.key)
-        if task is None or task.params != wanted:
-            task = await self._store.create_task(record.key, trigger, user=actor, params=wanted)
-            self._pending[record.key] = task
-            if record.key in self._unassigned:  # in one go, so that the first poll is already this task's
+        task, new = await self._tasks.create_or_join(record.key, trigger, user=actor, params=wanted)
+        if new:
+            if record.key in self._unassigned:  # the task goes with it: the first poll is already its own
                 await self.assign([record])
-            if not self._tasks_held:
-                await self._send(task)
+            await self._tasks.give(task)
         return task
 
     async def _find_or_add(self, key_or_url: str, *, may_add: bool, actor: str) -> RepoRecord:
@@ -271,34 +289,11 @@ class Coordinator:
                 raise
         return (await self._put(key_or_url, None, actor=actor))[1]
 
-    async def _send(self, task: TaskRecord) -> None:
-        await self._port.command(command_of(task))
-
     async def get_task(self, task_id: TaskId) -> TaskRecord:
-        task = await self._store.get_task(task_id)
-        if task is None:
-            raise NotFound(f"no task {task_id}", hint="Task ids come from POST /api/tasks")
-        progress = self._progress.get(task_id)
-        if progress is None or task.status.ended:
-            return task
-        return replace(task, progress_percent=progress.percent, progress_phase=progress.phase)
+        return await self._tasks.get(task_id)
 
     async def wait_task(self, task_id: TaskId, timeout_s: float) -> TaskRecord:
-        event = asyncio.Event()
-        self._ended.setdefault(task_id, set()).add(event)
-        try:
-            async with asyncio.timeout(min(timeout_s, WAIT_MAX_S)):
-                await self._recorder.flush()
-                task = await self.get_task(task_id)
-                if not task.status.ended:
-                    await event.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._ended[task_id].discard(event)
-            if not self._ended[task_id]:
-                del self._ended[task_id]
-        return await self.get_task(task_id)
+        return await self._tasks.wait(task_id, timeout_s)
 
     async def list_tasks(self, key_or_url: str, limit: int) -> tuple[TaskRecord, ...]:
         return await self._store.list_tasks((await self.find_repo(key_or_url)).key, limit)
@@ -306,23 +301,22 @@ class Coordinator:
     # What upstream threw away, or seems to
 
     async def history(self, key_or_url: str) -> tuple[KeptTip, ...]:
-        return await self._worker.history((await self.find_repo(key_or_url)).key)
+        return await self._reading.history((await self.find_repo(key_or_url)).key)
 
     async def restore(
         self, key_or_url: str, ref: str, date: str | None, as_name: str | None, *, actor: str
     ) -> TaskRecord:
         key = (await self.find_repo(key_or_url)).key
-        tip = choose(await self._worker.history(key), ref, date)
+        tip = choose(await self.history(key), ref, date)
         params = restore_params(tip.name, as_name)
-        task = await self._store.create_task(key, Trigger.API, user=actor, params=params)
+        task = await self._tasks.create(key, Trigger.API, user=actor, params=params)
         await self._store.audit(actor, "repo.restored-tip", key, {"kept": tip.name, "as": as_name})
-        if not self._tasks_held:
-            await self._send(task)
+        await self._tasks.give(task)
         return task
 
     async def confirm(self, key_or_url: str, *, actor: str) -> TaskRecord:
         record = await self.find_repo(key_or_url)
-        held = self._worker.guard(record.key)
+        held = await self.guard(record.key)
         if held is None:
             raise Conflict(f"nothing of {record.key} is held back", hint="Its status says what is the matter")
         await self._store.audit(actor, "repo.confirmed", record.key, {"reason": held.reason.value})
@@ -346,25 +340,26 @@ class Coordinator:
         await self.assign([record])
         return record
 
-    async def guard(self, key_or_url: str) -> GuardMemory | None:
-        return self._worker.guard((await self.find_repo(key_or_url)).key)
-
-    async def upkeep(self, key_or_url: str) -> Upkeep | None:
-        return await self._worker.upkeep((await self.find_repo(key_or_url)).key)
-
     # What is known
 
-    async def refs(self, key_or_url: str) -> RefSnapshot:
-        return await self._worker.refs((await self.find_repo(key_or_url)).key)
+    async def guard(self, key_or_url: str) -> GuardMemory | None:
+        return await self._reading.guard((await self.find_repo(key_or_url)).key)
 
-    async def holders(self, key_or_url: str) -> tuple[Holder, ...]:
-        record = await self.find_repo(key_or_url)
-        if record.digest is None:
-            return ()
-        return (Holder(self._worker_name, True, record.digest, record.verified_at),)
+    async def upkeep(self, key_or_url: str) -> Upkeep | None:
+        return await self._reading.upkeep((await self.find_repo(key_or_url)).key)
+
+    async def refs(self, key_or_url: str) -> RefSnapshot:
+        return await self._reading.refs((await self.find_repo(key_or_url)).key)
 
     async def plan(self, key_or_url: str) -> PollPlan:
-        return self._worker.plan((await self.find_repo(key_or_url)).key)
+        return await self._reading.plan((await self.find_repo(key_or_url)).key)
+
+    async def holders(self, key_or_url: str) -> tuple[Holder, ...]:
+        return self._reading.holders(await self.find_repo(key_or_url))
+
+    async def why(self, key_or_url: str) -> tuple[str, ...]:
+        """Why a repo is where it is, in plain lines."""
+        return self.fleet.machine.explain((await self.find_repo(key_or_url)).key)
 
     def ready(self) -> tuple[bool, str]:
         if not self._ready:
@@ -383,7 +378,7 @@ class Coordinator:
             counts=counts,
             fresh_repos=await self._store.count_fresh(now, self._fresh_bound_s),
             stale=stale,
-            status=self._status,
+            statuses=self._statuses.values(),
             warnings=[w for more in self._more_warnings for w in more()],
             started_at=self._started_at,
             now=now,
@@ -392,6 +387,12 @@ class Coordinator:
 
     def _parse(self, text: str) -> RepoUrl:
         return parse_url(text, self._rules)
+
+
+def catalog_repo(record: RepoRecord) -> CatalogRepo:
+    """What placement must know of a repo."""
+    spec = record.spec
+    return CatalogRepo(spec.key, trusted_only=spec.private or spec.credential is not None, pins=record.pins)
 
 
 def _is_url(text: str) -> bool:

@@ -1,13 +1,16 @@
-"""The figures of the whole: what the store counts and what the worker last told, put together."""
+"""The figures of the whole: what the store counts and what the workers last told, put together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from evermirror.edge.store.repos import OverviewCounts, Staleness
 from evermirror.model.messages import WorkerStatus
 from evermirror.model.repo import RepoStatus
 from evermirror.nodes.service import Overview
+
+RUNNING_MAX = 100  # running syncs that are shown
+HOSTS_MAX = 20
 
 
 def overview_of(
@@ -15,12 +18,12 @@ def overview_of(
     counts: OverviewCounts,
     fresh_repos: int,
     stale: Staleness,
-    status: WorkerStatus | None,
+    statuses: Collection[WorkerStatus],
     warnings: Iterable[str],
     started_at: float,
     now: float,
 ) -> Overview:
-    """As it is shown; before the worker's first word its figures are 0."""
+    """As it is shown; before the workers' first words their figures are 0."""
     oldest = stale.oldest_verified_at
     return Overview(
         total_repos=counts.total,
@@ -28,18 +31,18 @@ def overview_of(
         by_priority=counts.by_priority,
         fresh_repos=fresh_repos,
         worst_lag_s=None if oldest is None else max(0.0, now - oldest),
-        polls_total=status.polls_total if status else 0,
-        polls_per_second=status.polls_per_second if status else 0.0,
-        changes_total=status.changes_total if status else 0,
-        received_bytes_total=status.received_bytes_total if status else 0,
-        running=status.running if status else (),
-        queued_syncs=status.queued_syncs if status else 0,
-        hosts=status.hosts if status else (),
+        polls_total=sum(s.polls_total for s in statuses),
+        polls_per_second=sum(s.polls_per_second for s in statuses),
+        changes_total=sum(s.changes_total for s in statuses),
+        received_bytes_total=sum(s.received_bytes_total for s in statuses),
+        running=tuple(r for s in statuses for r in s.running)[:RUNNING_MAX],
+        queued_syncs=sum(s.queued_syncs for s in statuses),
+        hosts=tuple(h for s in statuses for h in s.hosts)[:HOSTS_MAX],
         failures_by_kind=counts.failures_by_kind,
-        disk_free_bytes=status.disk_free_bytes if status else 0,
-        disk_total_bytes=status.disk_total_bytes if status else 0,
-        accepting_clones=status.accepting_clones if status else False,
-        warnings=(*(status.warnings if status else ()), *_held(counts), *warnings),
+        disk_free_bytes=sum(s.disk_free_bytes for s in statuses),
+        disk_total_bytes=sum(s.disk_total_bytes for s in statuses),
+        accepting_clones=any(s.accepting_clones for s in statuses),
+        warnings=(*dict.fromkeys(w for s in statuses for w in s.warnings), *_held(counts), *warnings),
         started_at=started_at,
         now=now,
     )

@@ -15,7 +15,7 @@ from evermirror.model.activity import Activity
 from evermirror.model.kept import GuardMemory
 from evermirror.model.messages import Refused, RunningSync, Synced, SyncNow
 from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
-from evermirror.model.repo import RepoKey, RepoSpec
+from evermirror.model.repo import Mode, RepoKey, RepoSpec
 from evermirror.model.task import TaskId
 
 CHANGES_TOLD = 1000  # refs named in a report; the total is always told
@@ -36,6 +36,20 @@ class Mirrored:
     size_bytes: int = 0
     guard: GuardMemory | None = None  # upstream's change that is held back
     damaged: bool = False  # fsck found it broken: the next sync replaces it
+    following: bool = False  # another worker polls it: here it is looked at on request alone
+    paused: bool = False  # a person disabled it: it is not looked at
+    verified_at: float = 0.0  # UTC; 0: not known
+    own: RefsDigest | None = None  # in append-only mode, of the refs that are here beside upstream's
+
+    @property
+    def told(self) -> RefsDigest | None:
+        """Of the refs here, by which another copy is known to be equal. ``digest`` is upstream's."""
+        return self.own if self.spec.mode is Mode.APPEND_ONLY else self.digest
+
+    @property
+    def quiet(self) -> bool:
+        """Not polled by itself. One that follows is, until it has its first clone."""
+        return self.paused or (self.following and self.here)
 
 
 @dataclass(slots=True)
@@ -50,6 +64,7 @@ class Round:
     syncing_since: float | None = None
     progress: GitProgress | None = None
     told: GitProgress | None = None  # the progress that was last reported
+    looked: bool = False  # the coordinator wants to know the digest, also where nothing moved
 
     @property
     def force(self) -> bool:
@@ -94,7 +109,7 @@ def nothing_moved(this: Round, repo: Mirrored, activity: Activity, now: float) -
     return Synced(
         key=this.key,
         task_ids=this.task_ids,
-        digest=repo.digest,
+        digest=repo.told or repo.digest,
         head_commit=repo.head_commit,
         refs_count=repo.refs_count,
         changes=(),

@@ -21,17 +21,18 @@ from dataclasses import replace
 import structlog
 
 from evermirror.core.schedule.callers import Asked, Callers
-from evermirror.core.schedule.disk import DiskGuard
 from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.core.schedule.views import Entry
 from evermirror.edge.git.mirror import HeldBack, Mirrors
 from evermirror.edge.git.probe import Prober, Seen, Unchanged
 from evermirror.edge.git.progress import GitProgress
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import Excused, Failed, Progress, Refused, Started, Synced, SyncNow
 from evermirror.model.refs import RefSnapshot
-from evermirror.model.repo import RepoKey
+from evermirror.model.repo import Mode, RepoKey
 from evermirror.model.task import TaskId
-from evermirror.nodes.link import WorkerPort
+from evermirror.nodes.ports import WorkerPort
+from evermirror.nodes.room import Room
 from evermirror.nodes.round import Round, digest_of, moved, nothing_moved, without
 from evermirror.nodes.shelf import Shelf
 from evermirror.nodes.tally import Tally
@@ -51,12 +52,13 @@ class Rounds:
         mirrors: Mirrors,
         shelf: Shelf,
         tally: Tally,
-        disk: DiskGuard,
+        room: Room,
         clock: Callable[[], float],
         chance: random.Random,
         ended: Callable[[], None],
         make_way: Callable[[RepoKey], Awaitable[None]],
         synced: Callable[[Synced], None],
+        handed_back: Callable[[list[RepoKey], str], Awaitable[None]] | None,
     ) -> None:
         self._port = port
         self._scheduler = scheduler
@@ -64,17 +66,20 @@ class Rounds:
         self._mirrors = mirrors
         self._shelf = shelf
         self._tally = tally
-        self._disk = disk
+        self._room = room
         self._clock = clock
         self._chance = chance
         self._ended = ended  # there may be something to do now
         self._make_way = make_way  # whoever else works on the mirror is to leave it
         self._synced = synced  # for whoever else cares for the mirror
+        self._handed_back = handed_back  # clones that there is no room for; None: they wait for room here
         self._callers = Callers()
         self._asked: dict[TaskId, SyncNow] = {}
         self._jobs: dict[RepoKey, asyncio.Task[None]] = {}
         self.open: dict[RepoKey, Round] = {}
+        self._looks: set[RepoKey] = set()  # the coordinator wants to know their digests
         self.verified: dict[RepoKey, float] = {}  # looks that saw no change and are not told yet
+        self.looked: set[RepoKey] = set()  # the coordinator waits for these, and nothing moved
 
     # Callers
 
@@ -90,6 +95,11 @@ class Rounds:
         self._asked[command.task_id] = command
         rank = command.priority.rank if command.priority is not None else None
         self._scheduler.request(command.key, self._clock(), rank=rank)
+
+    def look(self, key: RepoKey) -> None:
+        """The coordinator wants a repo of ours looked at, and to know how it is then."""
+        self._looks.add(key)
+        self._scheduler.request(key, self._clock())
 
     def replace_damaged(self, key: RepoKey) -> None:
         """The mirror was found broken: it is looked at at once, and replaced by a fresh clone."""
@@ -118,13 +128,28 @@ class Rounds:
     def awaited(self) -> bool:
         return bool(self._asked)
 
+    def without_room(self) -> list[RepoKey]:
+        """Clones that nobody asked for, and that only wait for a slot."""
+        return [
+            key
+            for key, this in self.open.items()
+            if this.waits_for_slot and not this.asked and key not in self._shelf.here
+        ]
+
+    def give_up(self, keys: Iterable[RepoKey]) -> None:
+        """These wait for a slot, and are not ours any more."""
+        for key in keys:
+            self.open.pop(key, None)
+            self._looks.discard(key)
+
     # Under way
 
     def begin(self, key: RepoKey) -> None:
         """A round is there from the moment that its poll is taken, so that it can be ended at any moment."""
         now = self._clock()
         asked = tuple(self._asked[t] for t in self._callers.started(key))
-        self.open[key] = this = Round(key, asked, now, now)
+        self.open[key] = this = Round(key, asked, now, now, looked=key in self._looks)
+        self._looks.discard(key)
         self._start(this, self._poll)
 
     def go_on(self, key: RepoKey) -> None:
@@ -145,9 +170,15 @@ class Rounds:
         for key in keys:
             self._jobs.pop(key, None)  # one that was cancelled before it began could not do so itself
             self.verified.pop(key, None)
+            self._looks.discard(key)
+            self.looked.discard(key)
             if self.open.pop(key, None) is not None:
                 self._scheduler.abandoned(key, self._clock())
-        gone = Failure(FailureKind.NOT_FOUND, "the repo left the catalog", hint="Add it again")
+        gone = Failure(
+            FailureKind.NOT_FOUND,
+            "the repo left the catalog, or moved to another worker",
+            hint="Ask again, or add it again",
+        )
         for key in keys:
             await self.refuse(key, self._callers.dropped(key), gone)
         return set(jobs)
@@ -211,7 +242,7 @@ class Rounds:
             this.seen = result
             self._scheduler.changed(key, self._clock(), first=not repo.here)
             return
-        repo.mark, repo.guard = result.mark, None
+        repo.mark, repo.guard, repo.verified_at = result.mark, None, this.looked_at
         if isinstance(result, Seen):
             repo.refs_count, repo.head_commit = len(result.snapshot.refs), result.snapshot.head_oid
         refused: list[Refused] = []
@@ -221,6 +252,8 @@ class Rounds:
         now = self._clock()
         self._scheduler.polled(key, now)
         self._close(this)
+        if this.looked:
+            self.looked.add(key)
         self.verified[key] = this.looked_at
         self._shelf.learnt(key)
         if task_ids:
@@ -259,15 +292,19 @@ class Rounds:
         self._shelf.here.add(key)
         repo.digest, repo.mark = await digest_of(outcome.after), this.seen.mark
         repo.head_commit, repo.refs_count = outcome.after.head_oid, len(outcome.after.refs)
-        repo.size_bytes = outcome.size_bytes
+        repo.size_bytes, repo.verified_at = outcome.size_bytes, this.looked_at
+        if repo.spec.mode is Mode.APPEND_ONLY:
+            repo.own = await digest_of(await self._mirrors.read_refs(key))
         refused = await self._missing_commits(this)
         now = self._clock()
         self._scheduler.synced(key, now, outcome.push_times)
+        if repo.following:
+            self._scheduler.add([Entry(repo.spec, quiet=repo.quiet)], now)
         self._close(this)
         self._shelf.learnt(key)
         self._tally.changes += 1 if outcome.changes else 0
         self._tally.received_bytes += outcome.received_bytes
-        report = moved(this, outcome, repo.digest, self._scheduler.memory(key).activity, now)
+        report = moved(this, outcome, repo.told or repo.digest, self._scheduler.memory(key).activity, now)
         _log_synced(report)
         self._synced(report)
         await self._answer(report, refused)
@@ -295,16 +332,20 @@ class Rounds:
         this = self.open[key]
         now = self._clock()
         if failure.kind is FailureKind.DISK_FULL:
-            self._disk.write_failed(now)
-            self._scheduler.allow_clones(False)
+            self._room.write_failed(now)
         verdict = self._scheduler.failed(key, failure, now, jitter=self._chance.uniform(-1.0, 1.0))
         self._close(this)
+        if this.looked:  # what is here can be told, whatever became of the look
+            self.looked.add(key)
         self._shelf.learnt(key, *verdict.uncounted)
         if verdict.uncounted:
             await self._port.report(Excused(verdict.uncounted))
         log.warning(
             "failed", repo=key, kind=failure.kind.value, reason=failure.message, counted=verdict.counted
         )
+        if failure.kind is FailureKind.DISK_FULL and self._handed_back is not None and self._is_spare(this):
+            await self._handed_back([key], failure.message)
+            return
         await self._port.report(
             Failed(
                 key,
@@ -317,6 +358,10 @@ class Rounds:
                 verdict.next_attempt_at,
             )
         )
+
+    def _is_spare(self, this: Round) -> bool:
+        """A first clone that nobody asked for: another worker may have it."""
+        return not this.asked and this.key not in self._shelf.here and this.key in self._shelf.repos
 
     def _close(self, this: Round) -> None:
         del self.open[this.key]

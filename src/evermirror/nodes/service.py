@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from evermirror.core.fleet.copies import CopyState
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import HostState, RunningSync
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.nodes.catalog_state import CatalogState
+from evermirror.nodes.fleet_view import FleetView, Losing, WorkerInfo
 
 
 class AddStatus(Enum):
@@ -46,12 +48,15 @@ class RepoFilter:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A worker that holds a copy."""
+    """A worker that holds a copy, or should."""
 
     worker: str
     primary: bool
-    digest: str | None
+    digest: str | None  # None also where its refs are not the newest known
     verified_at: float | None
+    state: CopyState = CopyState.HELD
+    wanted: bool = True
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,41 @@ class CatalogService(Protocol):
         ...
 
 
+class FleetService(Protocol):
+    """What may be asked of the fleet. Orders are written to the audit log under ``actor``'s name, and
+    answered once they are on the disk; one that changes nothing is fine.
+
+    A worker is named by its name, or by its id where nobody has such a name; else ``NotFound``."""
+
+    def view(self) -> FleetView: ...
+
+    def worker(self, name: str) -> WorkerInfo: ...
+
+    def losing(self, name: str) -> Losing:
+        """What would follow if this worker were gone."""
+        ...
+
+    async def drain(self, name: str, *, actor: str) -> WorkerInfo:
+        """Everything is handed over, nothing new comes. ``Conflict`` for one in quarantine."""
+        ...
+
+    async def resume(self, name: str, *, actor: str) -> WorkerInfo:
+        """Back to work, from draining or from quarantine."""
+        ...
+
+    async def quarantine(self, name: str, reason: str, *, actor: str) -> WorkerInfo:
+        """Nothing that it holds counts any more; nothing of it is deleted."""
+        ...
+
+    async def retire(self, name: str, *, actor: str) -> WorkerInfo:
+        """It does not come back. ``Conflict`` for the worker in the coordinator's own process."""
+        ...
+
+    async def overrule_brake(self, *, actor: str) -> FleetView:
+        """Those that fell silent are really gone. ``Conflict`` while the brake is off."""
+        ...
+
+
 class CoordinatorService(Protocol):
     """Every method that takes ``actor`` is written to the audit log under that name.
 
@@ -141,6 +181,10 @@ class CoordinatorService(Protocol):
     async def refs(self, key_or_url: str) -> RefSnapshot: ...
 
     async def holders(self, key_or_url: str) -> tuple[Holder, ...]: ...
+
+    async def why(self, key_or_url: str) -> tuple[str, ...]:
+        """Why a repo is where it is, in plain lines."""
+        ...
 
     async def plan(self, key_or_url: str) -> PollPlan: ...
 

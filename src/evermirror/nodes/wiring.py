@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import random
+import secrets
+import socket
 
 from pydantic import SecretStr
 
+import evermirror
 from evermirror.config import Config
 from evermirror.core.keep.guard import GuardSettings
 from evermirror.core.maintain.facts import UpkeepSettings
@@ -24,7 +27,9 @@ from evermirror.edge.git.mirror import Mirrors, MirrorSettings
 from evermirror.edge.git.probe import Prober, ProbeSettings
 from evermirror.edge.git.serve import ServeSettings
 from evermirror.edge.net.resolver import Resolver
+from evermirror.edge.rpc.transport import Dialer
 from evermirror.edge.store.local import LocalState
+from evermirror.edge.store.report_log import ReportLog
 from evermirror.edge.store.store import Store
 from evermirror.model.address import AllowList
 from evermirror.model.url import UrlRules
@@ -34,7 +39,7 @@ from evermirror.nodes.catalog_records import CatalogRecords
 from evermirror.nodes.catalog_watch import CatalogSettings, CatalogWatch
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator import Coordinator
-from evermirror.nodes.link import Link
+from evermirror.nodes.uplink import Uplink
 from evermirror.nodes.worker import Worker, WorkerParts
 
 
@@ -42,11 +47,15 @@ async def make_worker(
     config: Config,
     git: Git,
     credentials: Credentials,
-    link: Link,
+    dialer: Dialer,
     clock: SteadyClock,
     stack: contextlib.AsyncExitStack,
-) -> Worker:
-    """A worker over this node's data folder; ``stack`` closes what it opens."""
+    *,
+    alone: bool,
+) -> tuple[Worker, Uplink]:
+    """A worker over this node's data folder, and its line to a coordinator; ``stack`` closes what it opens.
+
+    ``alone``: all-in-one, whose coordinator is always there, and where nobody else could take a clone."""
     allow = AllowList.parse(list(config.upstreams.allow))
     resolver = Resolver(allow)
     stack.callback(resolver.close)
@@ -54,9 +63,22 @@ async def make_worker(
     stack.push_async_callback(prober.close)
     local = await LocalState.open(config.data.dir / "worker.db")
     stack.push_async_callback(local.close)
+    reports = await ReportLog.open(config.data.dir / "reports.db")
+    stack.push_async_callback(reports.close)
     settings = schedule_settings(config)
+    uplink = Uplink(
+        dialer,
+        reports,
+        name=config.worker.name or socket.gethostname(),
+        weight=config.worker.weight,
+        capacity=config.worker.capacity,
+        boot=secrets.randbits(63),
+        version=evermirror.__version__,
+        clock=clock,
+        chance=random.Random(),  # noqa: S311 - spreads retries, guards nothing
+    )
     parts = WorkerParts(
-        port=link,
+        port=uplink,
         scheduler=Scheduler(settings),
         prober=prober,
         mirrors=Mirrors(config.data.dir / "mirrors", git, mirror_settings(config)),
@@ -66,8 +88,12 @@ async def make_worker(
         clock=clock,
         chance=random.Random(),  # noqa: S311 - spreads retries, guards nothing
         care=care_settings(config),
+        hands_back=not alone,
+        remembers=not alone,
     )
-    return Worker(parts, settings)
+    worker = Worker(parts, settings)
+    uplink.attach(worker)
+    return worker, uplink
 
 
 def probe_settings(config: Config, allow: AllowList) -> ProbeSettings:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from evermirror.core.schedule.disk import DiskGuard
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.core.schedule.views import Entry
-from evermirror.edge.git.folder import DiskUsage
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.git.probe import Prober
@@ -30,12 +29,14 @@ from evermirror.edge.store.local import LocalState
 from evermirror.errors import NotFound
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.kept import GuardMemory, KeptTip
+from evermirror.model.memory import RepoMemory
 from evermirror.model.messages import (
     ApplySettings,
     AssignRepos,
     Command,
-    Held,
-    Released,
+    HeldRepo,
+    Kept,
+    LookAt,
     ReleaseRepos,
     RestoreTip,
     SyncNow,
@@ -45,7 +46,9 @@ from evermirror.model.messages import (
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.caretaker import CareSettings, Caretaker
-from evermirror.nodes.link import WorkerPort
+from evermirror.nodes.leaving import Leaving
+from evermirror.nodes.ports import WorkerPort
+from evermirror.nodes.room import Room
 from evermirror.nodes.rounds import Rounds
 from evermirror.nodes.service import PollPlan, Upkeep
 from evermirror.nodes.shelf import Shelf
@@ -58,8 +61,9 @@ TELL_S = 0.5  # progress of running syncs
 STATUS_S = 2.0
 SAVE_S = 2.0  # a crash forgets at most this much of what polls taught
 TIDY_S = 3600.0
-HELD_CHUNK = 1000
+LOOKED_CHUNK = 1000
 VERIFIED_CHUNK = 2000
+TRY_DISK_S = 10.0  # between two small writes that show whether the disk takes any
 STOP_GRACE_S = 5.0  # running syncs are given this long to end when the worker stops
 LAST_WORDS_S = 10.0  # at a stop, for what is still to be told to a coordinator that may not listen
 
@@ -78,6 +82,8 @@ class WorkerParts:
     clock: Callable[[], float]
     chance: random.Random
     care: CareSettings
+    hands_back: bool = False  # in a fleet: clones that there is no room for are left to others
+    remembers: bool = False  # its coordinator may be away at the start: it goes on with what it had
 
 
 class Worker:
@@ -88,13 +94,16 @@ class Worker:
         self._scheduler = parts.scheduler
         self._prober = parts.prober
         self._mirrors = parts.mirrors
-        self._disk = parts.disk
         self._clock = parts.clock
         self._settings = settings
+        self._remembers = parts.remembers
+        self._obeying = asyncio.Lock()  # one command at a time, and nothing else that takes repos away
+        self._unconfirmed: set[RepoKey] = set()  # assigned before the coordinator began anew
         self._poke = asyncio.Event()
         self._arriving: list[Entry] = []  # assigned in chunks of which the last is not here yet
         self._tally = Tally()
-        self._shelf = Shelf(parts.mirrors, parts.local, parts.scheduler.memory)
+        self._shelf = Shelf(parts.mirrors, parts.local, self._memory)
+        self._room = Room(parts.disk, parts.mirrors, self._shelf, parts.scheduler, opened=self._poke.set)
         self._care = Caretaker(
             parts.care,
             port=parts.port,
@@ -112,19 +121,32 @@ class Worker:
             mirrors=parts.mirrors,
             shelf=self._shelf,
             tally=self._tally,
-            disk=parts.disk,
+            room=self._room,
             clock=parts.clock,
             chance=parts.chance,
             ended=self._poke.set,
             make_way=self._care.make_way,
             synced=lambda report: self._care.synced(report.key, moved=report.changes_total > 0),
+            handed_back=self._hand_back if parts.hands_back else None,
+        )
+        self._hands_back = parts.hands_back
+        self._leaving = Leaving(
+            port=parts.port,
+            scheduler=parts.scheduler,
+            shelf=self._shelf,
+            rounds=self._rounds,
+            care=self._care,
+            clock=parts.clock,
+            take_up=self._assign,
         )
 
     # Life
 
     async def run(self) -> None:
         """Works until cancelled."""
-        await self._tell_held()
+        await self._shelf.recall()
+        if self._remembers:
+            self._assign(await self._shelf.assigned_before())
         try:
             async with asyncio.TaskGroup() as group:
                 loops = (self._obey, self._dispatch, self._tell, self._keep_saving, self._keep_tidy)
@@ -132,12 +154,6 @@ class Worker:
                     group.create_task(loop(), name=loop.__name__)
         finally:
             await self._stop()
-
-    async def _tell_held(self) -> None:
-        items = await self._shelf.recall()
-        for start in range(0, max(len(items), 1), HELD_CHUNK):
-            chunk = tuple(items[start : start + HELD_CHUNK])
-            await self._port.report(Held(chunk, last=start + HELD_CHUNK >= len(items)))
 
     async def _stop(self) -> None:
         await self._rounds.stop(STOP_GRACE_S)
@@ -157,14 +173,20 @@ class Worker:
 
     async def obey(self, command: Command) -> None:
         """Carries out one command."""
+        async with self._obeying:
+            await self._carry_out(command)
+        self._poke.set()
+
+    async def _carry_out(self, command: Command) -> None:
         match command:
             case AssignRepos():
-                await self._shelf.bring_back(spec.key for spec in command.repos)
-                self._assign(command)
+                await self._take_on(command)
             case ReleaseRepos():
-                await self._release(command)
+                await self._leaving.release(command)
             case SyncNow():
                 await self._sync_now(command)
+            case LookAt():
+                await self._look_at(command.keys)
             case RestoreTip():
                 await self._care.restore(command)
             case ApplySettings():
@@ -174,7 +196,6 @@ class Worker:
                     if (v := getattr(command, f)) is not None
                 }
                 self.configure(replace(self._settings, **given))
-        self._poke.set()
 
     def configure(self, settings: ScheduleSettings) -> None:
         """New limits hold from now on."""
@@ -187,30 +208,64 @@ class Worker:
         self._arriving += entries
         if not command.more:
             entries, self._arriving = self._arriving, []
-            self._scheduler.add(entries, self._clock())
+            ours = [entry for entry in entries if entry.spec.key in self._shelf.repos]
+            self._scheduler.add(ours, self._clock())
         for key in reached_anew:  # how it failed before says nothing about the new way
             self._scheduler.forgive(key, self._clock())
 
-    async def _release(self, command: ReleaseRepos) -> None:
-        # All of them leave in one step without await: nobody meets a repo that is only half gone.
-        self._shelf.drop(command.keys)
-        self._scheduler.remove(command.keys, self._clock())
-        for key in command.keys:
-            self._care.released(key)
-        ran = await self._rounds.break_off(command.keys)
-        if command.delete:
-            for key in command.keys:
-                if key in self._shelf.here or key in ran:  # a clone may have just become visible
-                    await self._shelf.discard(key)
-        await self._shelf.forget(command.keys)
-        await self._port.report(Released(command.keys))
+    async def _take_on(self, command: AssignRepos) -> None:
+        keys = [spec.key for spec in command.repos]
+        brought_back = await self._shelf.bring_back(keys)
+        self._assign(command)
+        for key in brought_back:
+            await self._shelf.measure(key)
+        self._unconfirmed.difference_update(keys)
+        if self._remembers:
+            await self._shelf.note_assigned(keys)
+        here = tuple(self._shelf.held_one(key) for key in keys if key in self._shelf.here)
+        if here:  # brought back from the trash, or there all the time: no clone will tell
+            await self._port.report(Kept(here))
 
     async def _sync_now(self, command: SyncNow) -> None:
-        if command.key in self._shelf.repos:
-            await self._rounds.ask(command)
-        else:
+        repo = self._shelf.repos.get(command.key)
+        if repo is None:
             failure = Failure(FailureKind.NOT_FOUND, "this worker does not mirror the repo")
-            await self._rounds.refuse(command.key, (command.task_id,), failure)
+        elif repo.paused:
+            failure = Failure(FailureKind.CONFLICT, "the repo is disabled", hint="Enable it first")
+        else:
+            await self._rounds.ask(command)
+            return
+        await self._rounds.refuse(command.key, (command.task_id,), failure)
+
+    async def _look_at(self, keys: Iterable[RepoKey]) -> None:
+        for key in keys:
+            repo = self._shelf.repos.get(key)
+            if repo is not None and not repo.paused:
+                self._rounds.look(key)
+            elif key in self._shelf.here:
+                self._rounds.looked.add(key)
+
+    async def _hand_back(self, keys: list[RepoKey], reason: str) -> None:
+        self._unconfirmed.difference_update(keys)
+        await self._leaving.hand_back(keys, reason)
+
+    # What the line to the coordinator tells
+
+    def held(self) -> list[HeldRepo]:
+        """What is complete on disk now."""
+        return self._shelf.held()
+
+    def began_anew(self) -> None:
+        """The coordinator tells all that it assigns once more; what it leaves out is no longer ours."""
+        self._unconfirmed = set(self._shelf.repos)
+
+    async def drop_unconfirmed(self) -> None:
+        """The time for that is over."""
+        async with self._obeying:
+            keys = [key for key in self._unconfirmed if key in self._shelf.repos]
+            self._unconfirmed = set()
+            if keys:
+                await self._leaving.unconfirmed(keys)
 
     # What runs
 
@@ -221,12 +276,19 @@ class Worker:
             while (key := self._scheduler.take(now)) is not None:
                 self._rounds.begin(key)
             if self._scheduler.syncs_waiting:
-                self._look_at_disk(now)
-                if self._rounds.awaited and not self._disk.accepting:
-                    await self._rounds.refuse_clones()
+                self._room.look(now)
+                if not self._room.accepting:
+                    await self._turn_away()
                 while (key := self._scheduler.take_sync(now)) is not None:
                     self._rounds.go_on(key)
             await self._sleep(self._scheduler.next_wake(now))
+
+    async def _turn_away(self) -> None:
+        """There is no room for clones: who waits for one is told, and in a fleet others may have it."""
+        if self._rounds.awaited:
+            await self._rounds.refuse_clones()
+        if self._hands_back and (keys := self._rounds.without_room()):
+            await self._hand_back(keys, "no room: its disk guard takes no new clones")
 
     async def _sleep(self, until: float | None) -> None:
         """Until there may be something to do: at that time, or when something happens."""
@@ -246,6 +308,7 @@ class Worker:
         next_status = 0.0
         while True:
             await self._rounds.tell_progress()
+            await self._tell_looked()
             if (now := self._clock()) >= next_status:
                 next_status = now + STATUS_S
                 await self._port.report(self.status())
@@ -258,10 +321,21 @@ class Worker:
         for start in range(0, len(items), VERIFIED_CHUNK):
             await self._port.report(Verified(tuple(items[start : start + VERIFIED_CHUNK])))
 
+    async def _tell_looked(self) -> None:
+        """Digests as they are at this moment: a later sync has been told by then, or is told after this."""
+        keys = list(self._rounds.looked)[:LOOKED_CHUNK]
+        self._rounds.looked.difference_update(keys)
+        for key in keys:
+            if key in self._shelf.here and self._shelf.held_one(key).digest is None:
+                await self._shelf.measure(key)
+        told = tuple(self._shelf.held_one(key) for key in keys if key in self._shelf.here)
+        if told:
+            await self._port.report(Kept(told))
+
     def status(self) -> WorkerStatus:
         """How the worker is doing now."""
         now = self._clock()
-        disk = self._look_at_disk(now)
+        disk = self._room.look(now)
         return status_of(
             self._tally,
             self._scheduler,
@@ -269,23 +343,21 @@ class Worker:
             repos=len(self._shelf.repos),
             polled_bytes=self._prober.stats.received_bytes,
             disk=disk,
-            accepting_clones=self._disk.accepting,
+            accepting_clones=self._room.accepting,
             now=now,
         )
 
-    def _look_at_disk(self, now: float) -> DiskUsage:
-        usage = self._mirrors.disk_usage()
-        before = self._disk.accepting
-        accepting = self._disk.observe(usage.used_share, now)
-        self._scheduler.allow_clones(accepting)
-        if accepting and not before:
-            self._poke.set()  # clones have waited for this
-        return usage
-
     async def _keep_saving(self) -> None:
+        tried_at = self._clock()
         while True:
             await asyncio.sleep(SAVE_S)
             await self._shelf.save()
+            if (now := self._clock()) >= tried_at + TRY_DISK_S:
+                tried_at = now
+                await self._shelf.try_disk(now)
+
+    def _memory(self, key: RepoKey) -> RepoMemory:
+        return self._scheduler.memory(key) if key in self._scheduler else RepoMemory(key)
 
     async def _keep_tidy(self) -> None:
         while True:
@@ -301,6 +373,9 @@ class Worker:
         """When the repo is looked at next, and why then."""
         if key not in self._scheduler:
             return PollPlan(None, "not assigned to a worker", None, None)
+        repo = self._shelf.repos.get(key)
+        if repo is not None and repo.paused:
+            return PollPlan(None, "disabled", None, repo.verified_at or None)
         told = self._scheduler.explain(key, self._clock())
         return PollPlan(told.next_poll_at, told.reason, told.aimed_gap_s, told.last_poll_at or None)
 

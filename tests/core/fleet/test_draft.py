@@ -55,6 +55,13 @@ def test_commands_of_a_kind_go_together_assignments_first_and_deletions_last():
     ]
 
 
+def test_an_assignment_in_parts_says_of_each_whether_more_comes():
+    _, member, draft = begun()
+    for i in range(2 * COMMAND_ITEMS):
+        draft.assign(member.id, Assignment(RepoKey(f"forge.example/{i}"), primary=True))
+    assert [action.command.more for action in draft.close().actions] == [True, False]
+
+
 def test_very_many_are_sent_in_parts():
     _, member, draft = begun()
     for i in range(COMMAND_ITEMS + 1):

@@ -278,6 +278,25 @@ def test_a_follower_takes_over_when_the_primary_falls_silent():
     assert not second.roles[KEY]
 
 
+@pytest.mark.parametrize("leave", [Fleet.cut, Fleet.reboot])
+def test_a_follower_that_missed_a_change_while_it_was_away_looks_when_it_is_back(leave):
+    fleet = Fleet()
+    first, second, _ = (fleet.join(name) for name in "abc")
+    fleet.catalog(CatalogRepo(KEY, replicas=2, pins=("a", "b")))
+    fleet.run(5)
+    leave(fleet, second)
+    fleet.connect(second)
+    fleet.run(2)
+    assert not second.nudged, "nothing was missed"
+    leave(fleet, second)
+    fleet.upstream[KEY] = 8
+    fleet.sync(first, KEY)
+    fleet.connect(second)
+    fleet.run(2)
+    assert KEY in second.nudged
+    assert (second.disk[KEY], first.nudged) == (8, [])
+
+
 def test_a_worker_that_was_down_and_heard_again_in_the_same_session_polls_what_only_it_holds():
     fleet = Fleet()
     only, other = fleet.join("a"), fleet.join("b", trusted=False)

@@ -336,3 +336,20 @@ TestFleetRules = FleetRules.TestCase
 TestFleetRules.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_a_worker_speaks_only_for_what_it_was_given():
+    fleet = Fleet()
+    first, second = fleet.join("a"), fleet.join("b")
+    fleet.catalog(*KEYS)
+    fleet.run(5)
+    key = KEYS[0]
+    holder = fleet.holders(key)[0]
+    other = second if holder is first else first
+    assert fleet.machine.speaks_for(key, holder.id)
+    assert not fleet.machine.speaks_for(key, other.id)
+    other.disk[key] = holder.disk[key]
+    fleet.reboot(other)
+    fleet.connect(other)  # it tells that it holds it, too
+    assert any(copy.worker == other.id for copy in fleet.machine.repo(key).copies)
+    assert not fleet.machine.speaks_for(key, other.id)

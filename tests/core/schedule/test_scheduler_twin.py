@@ -40,7 +40,15 @@ configs = st.builds(
 )
 kinds = st.sampled_from([*FailureKind, FailureKind.NETWORK_TIMEOUT, FailureKind.NETWORK_TIMEOUT])
 events = st.one_of(
-    st.tuples(st.just("add"), st.lists(specs, min_size=1, max_size=8, unique_by=lambda s: s.key)),
+    st.tuples(
+        st.just("add"),
+        st.lists(
+            st.tuples(specs, st.sampled_from([False, False, True])),
+            min_size=1,
+            max_size=8,
+            unique_by=lambda e: e[0].key,
+        ),
+    ),
     st.tuples(st.just("reconfigure"), configs),
     st.tuples(st.just("allow_clones"), st.booleans()),
     st.tuples(st.just("changed"), st.booleans()),
@@ -63,10 +71,10 @@ class Pair:
     def __init__(self, config):
         self.real, self.twin, self.now = Scheduler(config), Twin(config), START
         self.flying, self.syncing = [], []
-        self.add([spec(which) for which in KEYS[::2]])
+        self.add([(spec(which), False) for which in KEYS[::2]])
 
     def add(self, what):
-        self.real.add([Entry(s) for s in what], self.now)
+        self.real.add([Entry(s, quiet=quiet) for s, quiet in what], self.now)
         self.twin.add(what, self.now)
 
     def reconfigure(self, config):
@@ -224,7 +232,10 @@ def random_event(chance):
         case "add":
             which = chance.sample(KEYS, 3)
             return "add", [
-                spec(w, chance.choice(list(Priority)), chance.choice([None, None, 90.0, 600.0]))
+                (
+                    spec(w, chance.choice(list(Priority)), chance.choice([None, None, 90.0, 600.0])),
+                    chance.random() < 0.3,
+                )
                 for w in which
             ]
         case name:

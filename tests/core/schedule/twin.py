@@ -25,6 +25,7 @@ class Repo:
         self.priority = self.stride = self.due_at = 0.0
         self.phase, self.request, self.again = "waiting", 0, False
         self.urgent, self.first, self.arrived = False, False, 0  # of the sync it waits for
+        self.quiet = False  # polled on request alone
 
 
 class Bucket:
@@ -71,15 +72,16 @@ class Twin:
         if self.s.max_gap_s is None:
             return None
         gap = self.s.max_gap_s
-        on_host = sum(r.spec.host == host for r in self.everyone())
+        on_host = sum(r.spec.host == host and not r.quiet for r in self.everyone())
         if self.s.host_rate:
             gap = max(gap, 2 * on_host / self.s.host_rate)
         if self.s.polls_per_second:
-            gap = max(gap, 2 * len(self.repos) / self.s.polls_per_second)
+            loud = sum(not r.quiet for r in self.repos.values())
+            gap = max(gap, 2 * loud / self.s.polls_per_second)
         return gap
 
     def interval(self, repo):
-        return self.policy.interval_s(repo.spec)
+        return None if repo.quiet else self.policy.interval_s(repo.spec)
 
     def new_stride(self, repo, now):
         stride = self.policy.stride(repo.spec.priority.weight, repo.failures, repo.activity, now)
@@ -89,6 +91,8 @@ class Twin:
         return stride
 
     def eligible_at(self, repo):
+        if repo.quiet:
+            return math.inf
         if self.interval(repo) is not None:
             return repo.due_at
         return max(repo.not_before, repo.last_poll + self.s.min_gap_s if repo.last_poll else 0.0)
@@ -97,6 +101,8 @@ class Twin:
         return max(repo.priority, self.clock[repo.spec.host])
 
     def deadline(self, repo):
+        if repo.quiet:
+            return math.inf
         if self.interval(repo) is not None:
             return repo.due_at
         gap = self.max_gap(repo.spec.host)
@@ -104,9 +110,9 @@ class Twin:
 
     # Events
 
-    def add(self, specs, now):
+    def add(self, entries, now):
         placed = []
-        for spec in specs:
+        for spec, quiet in entries:
             if not any(r.spec.host == spec.host for r in self.everyone()):
                 self.buckets[spec.host], self.clock[spec.host] = Bucket(self.s.host_rate), 0.0
                 self.offset[spec.host] = self.top
@@ -114,8 +120,8 @@ class Twin:
                 self.weather.of(spec.host)
             repo = self.leaving.pop(spec.key, None) or self.repos.get(spec.key) or Repo(spec, now)
             self.repos[spec.key] = repo
-            repo.spec = spec
-            if self.interval(repo) is not None:
+            repo.spec, repo.quiet = spec, quiet
+            if self.interval(repo) is not None or quiet:
                 repo.stride = 0.0
             if repo.phase == "waiting":
                 placed.append(repo)
@@ -123,6 +129,7 @@ class Twin:
 
     def place(self, placed, now):
         """Those who stand nowhere: strides for all of them first, then their places."""
+        placed = [r for r in placed if not r.quiet]
         strided = [r for r in placed if self.interval(r) is None]
         for repo in strided:
             repo.stride = self.policy.stride(repo.spec.priority.weight, repo.failures, repo.activity, now)
@@ -278,7 +285,7 @@ class Twin:
                 continue
             if transfers >= self.s.host_transfers or connections >= self.s.host_connections:
                 continue
-            in_queue = any(r.phase == "waiting" for r in self.on(host))
+            in_queue = any(r.phase == "waiting" and not r.quiet for r in self.on(host))
             if weather.blocked_until > now or (weather.stormy and in_queue):
                 continue
             able.append((not repo.urgent, repo.rank, repo.arrived, repo))
@@ -297,7 +304,9 @@ class Twin:
                 self.weather.forget(host)
             return
         interval = self.interval(repo)
-        if interval is not None:
+        if repo.quiet:
+            pass
+        elif interval is not None:
             repo.due_at = repo.not_before or now + (self.s.min_gap_s if keeps_turn else self.aimed_gap(repo))
         else:
             repo.stride = self.new_stride(repo, now)

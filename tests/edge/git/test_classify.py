@@ -39,6 +39,7 @@ WORDS = [
     (K.AUTH_FAILED, "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository."),
     (K.AUTH_FAILED, "Host key verification failed.\nfatal: Could not read from remote repository."),
     (K.DISK_FULL, "fatal: write error: No space left on device\nfatal: fetch-pack: invalid index-pack output"),
+    (K.DISK_FULL, "fatal: sha1 file '/mirrors/x/tmp_idx_Ab' write error. Out of diskspace"),
     (K.DISK_FULL, "error: unable to create temporary file: Read-only file system"),
     (K.UNKNOWN, "fatal: Unable to create '/m/x.git/packed-refs.lock': File exists."),
     (K.UNKNOWN, "error: object 4b825dc642cb6eb9a060e54bf8d69288fbee4904: hasDotgit: contains '.git'\nfatal: fsck error in packed object\nfatal: fetch-pack: invalid index-pack output"),

@@ -29,9 +29,9 @@ from evermirror.model.messages import (
     Command,
     Failed,
     HandedBack,
-    Held,
     HeldRepo,
     HostState,
+    Kept,
     LookAt,
     Refused,
     Report,
@@ -287,5 +287,5 @@ def test_a_failure_of_the_largest_size_is_carried():
 def test_empty_lists_stay_empty_lists():
     assert up_of_bytes(up_to_bytes(Holding((), last=True))) == Holding((), last=True)
     assert down_of_bytes(down_to_bytes(Ordered(1, AssignRepos(())))) == Ordered(1, AssignRepos(()))
-    assert up_of_bytes(up_to_bytes(Numbered(1, 1, (Held((), True),)))) == Numbered(1, 1, (Held((), True),))
+    assert up_of_bytes(up_to_bytes(Numbered(1, 1, (Kept(()),)))) == Numbered(1, 1, (Kept(()),))
     assert up_of_bytes(up_to_bytes(Obeyed(0))) == Obeyed(0)

@@ -7,17 +7,20 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from evermirror.edge.store.assigned import Assigned
 from evermirror.edge.store.local import LocalState
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.activity import Activity
 from evermirror.model.failure import FailureError, FailureKind
 from evermirror.model.kept import GuardMemory, GuardReason
 from evermirror.model.memory import RepoMemory
+from evermirror.model.repo import Mode, Priority, RepoSpec
 
 FULL = RepoMemory(
     key="example.org/team/a",
@@ -241,3 +244,33 @@ async def test_a_file_of_the_first_version_is_taken_over_with_all_that_it_knew(p
         assert (await state.load())[-1] == known
         await state.save([FULL])
         await state.close()
+
+
+async def test_what_was_assigned_comes_back_with_its_role_and_what_cannot_be_read_is_left_out(path):
+    plain = Assigned(RepoSpec("h.org/a", "https://h.org/a", "h.org"))
+    full = Assigned(
+        RepoSpec(
+            "h.org/b",
+            "https://h.org/b",
+            "h.org",
+            Priority.HIGH,
+            60.0,
+            Mode.APPEND_ONLY,
+            True,
+            "me",
+            ("u", "v"),
+        ),
+        following=True,
+        paused=True,
+    )
+    state = await LocalState.open(path)
+    await state.note_assigned([plain, full, replace(plain, spec=replace(plain.spec, key="h.org/c"))])
+    await state.note_assigned([replace(plain, following=True)])
+    await state.unassign(["h.org/c", "h.org/unknown"])
+    await state.close()
+    with sqlite3.connect(path) as other:
+        other.execute("INSERT INTO assigned VALUES ('h.org/z', '{\"key\": 5}', 0, 0)")
+    other.close()
+    state = await LocalState.open(path)
+    assert await state.assigned() == [replace(plain, following=True), full]
+    await state.close()

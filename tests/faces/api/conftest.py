@@ -11,6 +11,7 @@ from evermirror.faces.api.context import ApiSettings
 from evermirror.faces.api.metrics import Metrics
 from evermirror.model.access import Role
 from tests.faces.api.fake import FakeCoordinator, FakeTokens, ManualClock
+from tests.faces.api.fake_fleet import FakeFleet
 
 
 @dataclass
@@ -24,10 +25,11 @@ class House:
     settings: ApiSettings = field(default_factory=ApiSettings)
     metrics: Metrics = field(default_factory=Metrics)
     git: object = None
+    fleet: FakeFleet = field(default_factory=FakeFleet)
 
     def app(self):
         auth = Auth(self.tokens, self.auth, clock=self.clock)
-        return create_app(self.service, auth, self.settings, self.metrics, self.git)
+        return create_app(self.service, auth, self.settings, self.metrics, self.git, None, self.fleet)
 
     def client(self, token=None, address="127.0.0.1", base="http://127.0.0.1:8420", app=None):
         headers = {"Authorization": f"Bearer {token}"} if token else {}

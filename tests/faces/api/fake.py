@@ -126,6 +126,10 @@ class FakeCoordinator:
         await self.find_repo(key_or_url)
         return (Holder("here", True, "d" * 64, time.time()),)
 
+    async def why(self, key_or_url):
+        await self.find_repo(key_or_url)
+        return ("1 of 1 wanted copies are placed.",)
+
     async def plan(self, key_or_url):
         await self.find_repo(key_or_url)
         return PollPlan(time.time() + 60, "adaptive: pushed 3 times a day", 600.0, time.time())

@@ -79,7 +79,10 @@ async def test_the_document_names_every_operation_and_no_other_host(client):
         ("GET", "/api/repos/{key}/-/holders"), ("GET", "/api/overview"), ("GET", "/api/version"),
         ("GET", "/api/repos/{key}/-/history"), ("POST", "/api/repos/{key}/-/restore"),
         ("POST", "/api/repos/{key}/-/confirm"), ("POST", "/api/repos/{key}/-/undelete"),
-        ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"),
+        ("GET", "/api/fleet"), ("GET", "/api/fleet/workers/{name}"),
+        ("POST", "/api/fleet/workers/{name}/drain"), ("POST", "/api/fleet/workers/{name}/resume"),
+        ("POST", "/api/fleet/workers/{name}/retire"), ("POST", "/api/fleet/workers/{name}/quarantine"),
+        ("POST", "/api/fleet/brake/overrule"), ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"),
     }  # fmt: skip
     for item in document["paths"].values():
         for operation in item.values():

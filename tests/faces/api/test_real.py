@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import re
+import socket
 import threading
 import time
 import zlib
@@ -173,7 +174,7 @@ def test_a_disabled_repo_is_left_alone(node, upstream):
     node.add(repo.url, enabled=False)
     assert node.status(key) == "inactive"
     assert node.client.post("/api/tasks", json={"git_url": repo.url}).status_code in (409, 422)
-    node.until(lambda: key not in node.node.worker._scheduler, within_s=5)
+    node.until(lambda: node.node.worker.plan(key).reason == "disabled", within_s=5)
     node.add(repo.url, enabled=True)
     assert sync(node, repo.url)["status"] in ("success", "skipped")
 
@@ -235,8 +236,11 @@ def test_keys_urls_and_aliases_work_plain_and_encoded(node, upstream):
         assert node.client.get(f"/api/repos/{spelling}/-/refs").json()["refs"] == [
             {"name": "refs/heads/main", "oid": repo.tip()}
         ]
-        (holder,) = node.client.get(f"/api/repos/{spelling}/-/holders").json()["holders"]
-        assert holder["primary"] is True
+        told = node.client.get(f"/api/repos/{spelling}/-/holders").json()
+        (holder,) = told["holders"]
+        assert (holder["primary"], holder["state"], holder["wanted"]) == (True, "held", True)
+        assert holder["reason"] == "first on its walk round the ring"
+        assert any(holder["worker"] in line for line in told["why"])
         (task,) = node.client.get(f"/api/repos/{spelling}/-/tasks").json()["items"]
         assert (task["trigger"], task["status"], task["has_changes"]) == ("schedule", "success", True)
 
@@ -446,6 +450,9 @@ OPERATIONS = [
     "GET /api/repos/{key}/-/refs", "GET /api/repos/{key}/-/tasks", "GET /api/repos/{key}/-/holders",
     "GET /api/repos/{key}/-/history", "POST /api/repos/{key}/-/restore", "POST /api/repos/{key}/-/confirm",
     "POST /api/repos/{key}/-/undelete", "GET /api/catalog", "POST /api/catalog/confirm",
+    "GET /api/fleet", "GET /api/fleet/workers/{name}", "POST /api/fleet/workers/{name}/drain",
+    "POST /api/fleet/workers/{name}/resume", "POST /api/fleet/workers/{name}/retire",
+    "POST /api/fleet/workers/{name}/quarantine", "POST /api/fleet/brake/overrule",
     "GET /api/overview", "GET /api/version", "GET /healthz", "GET /readyz", "GET /metrics",
 ]  # fmt: skip
 
@@ -472,6 +479,8 @@ def with_real_names(case, host):
     path = case.path_parameters or {}
     if isinstance(path.get("key"), str) and 1 <= len(path["key"]) <= 2000:
         path["key"] = pick(path["key"], keys)
+    if isinstance(path.get("name"), str):
+        path["name"] = pick(path["name"], [socket.gethostname(), "0", "1"])
     if isinstance(path.get("task_id"), str):
         path["task_id"] = pick(path["task_id"], ["1", "2", "3"])
 
@@ -504,6 +513,7 @@ def test_every_operation_of_the_document_is_tried(operations):
 
 def test_the_node_is_well_after_all_that(busy):
     node, host = busy
+    assert node.client.post("/api/fleet/workers/0/resume").json()["status"] == "alive"
     node.add(f"http://{host}/team/x0.git")
     assert sync(node, f"http://{host}/team/x0.git")["status"] in ("success", "skipped")
     assert node.client.get("/readyz").status_code == 200

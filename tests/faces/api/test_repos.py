@@ -16,7 +16,10 @@ async def test_a_repo_shows_its_plan_and_holders(client, api_service):
     assert repo["plan"]["reason"].startswith("adaptive")
     assert repo["plan"]["next_poll_at"].endswith("Z")
     assert repo["clone_path"] == f"/git/{KEY}"
-    assert (await client.get(f"/api/repos/{KEY}/-/holders")).json()["holders"] == repo["holders"]
+    assert (repo["holders"][0]["state"], repo["holders"][0]["wanted"]) == ("held", True)
+    told = (await client.get(f"/api/repos/{KEY}/-/holders")).json()
+    assert told["holders"] == repo["holders"]
+    assert told["why"] == ["1 of 1 wanted copies are placed."]
 
 
 async def test_refs_come_in_pages_also_with_names_that_are_no_text(client, api_service):

@@ -93,9 +93,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Hold these from now on, or, where held already, in this role."""
+    """Hold these from now on, or, where held already, in this role. ``more``: the list goes on in the next
+    command."""
 
     items: tuple[Assignment, ...]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,8 +97,10 @@ class _Mail:
         return items // COMMAND_ITEMS + 4
 
     def commands(self) -> Iterator[Command]:
+        left = len(self.assign)
         for items in _chunks(list(self.assign.values())):
-            yield Assign(items)
+            left -= len(items)
+            yield Assign(items, more=left > 0)
         for keys in _chunks(list(self.nudge)):
             yield Nudge(keys)
         for keys in _chunks(list(self.stop)):

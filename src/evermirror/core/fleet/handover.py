@@ -27,7 +27,8 @@ Rules
 - Copies that differ while one waits to be deleted are nudged, every ``nudge_gap_s``, until they agree. Not
   while its worker is away: it is looked at again when that comes back.
 - Primary, who polls and pushes: the first by rank among HELD copies on live workers; else an unwanted HELD
-  one; else the first ASKED one. A change of role is an Assign of what is held already.
+  one; else the first ASKED one. A change of role is an Assign of what is held already; a follower whose
+  refs differ from the primary's looks at once.
 
 ``settle`` is level-triggered: it looks at the copies as they are and may be called at any time, any number
 of times.
@@ -199,6 +200,23 @@ class Handover:
             if (member := self._reachable(row, c, draft)) is not None:
                 one.c_primary[c] = role
                 draft.assign(member.id, self._assignment(row, c, copies, role == PRIMARY))
+                if role == FOLLOWER and self._is_behind(c, primary):
+                    draft.nudge(member.id, self._table.key_of(row))
+
+    def _is_behind(self, c: int, primary: int) -> bool:
+        """A follower looks only when it is told to: it may have missed that while it was away."""
+        one = self._one
+        digest = one.c_digest[primary] if one.c_state[primary] == HELD else 0
+        return one.c_state[c] == HELD and digest not in (0, one.c_digest[c])
+
+    def was_away(self, member: Member) -> None:
+        """Its session goes on: what it follows and is behind with is told anew, and so looked at."""
+        table, one = self._table, self._one
+        on = table.copies_on(member.id)
+        for c in on[table.c_primary[on] == FOLLOWER].tolist():
+            primary = self.primary_of(table.copies_of(one.c_row[c]))
+            if primary >= 0 and self._is_behind(c, primary):
+                one.c_primary[c] = UNTOLD
 
     def tell_again(self, rows: NDArray[np.int32]) -> None:
         """Their configuration changed: whoever holds or clones them is told anew, with the role."""

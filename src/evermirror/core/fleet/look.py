@@ -8,7 +8,7 @@ from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
 from evermirror.core.fleet.crew import Crew
 from evermirror.core.fleet.handover import ASKED, HELD, PLANNED, PRIMARY, Handover
 from evermirror.core.fleet.table import NO_ROOM, REMOVED, FleetTable
-from evermirror.core.fleet.views import CopyView, RepoView, Totals, WorkerView
+from evermirror.core.fleet.views import CopyView, Losing, RepoView, Totals, WorkerView
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import Duty, Liveness, WorkerId
 
@@ -68,6 +68,8 @@ def worker_views(table: FleetTable, crew: Crew) -> tuple[WorkerView, ...]:
             held=int(held[m.id]),
             asked=int(asked[m.id]),
             strays=m.strays,
+            unacked=len(m.outbox),
+            heard_at=m.heard_at,
         )
         for m in sorted(crew, key=lambda m: m.id)
     )
@@ -90,12 +92,27 @@ def totals(table: FleetTable, crew: Crew, *, no_room: int, braked: bool, warming
         moving=_listed(table, rows[used & ((states != HELD) | ~wanted)]),
         planned=int(np.count_nonzero(used & (states == PLANNED))),
         asked=int(np.count_nonzero(used & (states == ASKED))),
+        stopping=int(np.count_nonzero(used & (states == CopyState.STOPPING))),
+        leaving=int(np.count_nonzero(used & (states == CopyState.LEAVING))),
         workers=sum(m.record.duty is not Duty.RETIRED for m in crew),
         alive=sum(m.record.liveness is Liveness.ALIVE for m in crew),
         suspect=sum(m.record.liveness is Liveness.SUSPECT for m in crew),
         braked=braked,
         warming=warming,
     )
+
+
+def losing(table: FleetTable, crew: Crew, worker: WorkerId) -> Losing:
+    """Counted over all copies, as they stand."""
+    n = table.copies
+    rows, workers, held = table.c_row[:n], table.c_worker[:n], table.c_state[:n] == HELD
+    alive = np.zeros(NOBODY + 1, bool)
+    alive[[m.id for m in crew if m.alive and m.id != worker]] = True
+    alone = np.zeros(table.rows, bool)
+    alone[rows[held & (workers == worker)]] = True
+    alone[rows[held & alive[workers]]] = False
+    wanted = (workers == worker) & (table.c_rank[:n] != UNWANTED)
+    return Losing(int(np.count_nonzero(wanted)), _listed(table, np.flatnonzero(alone).astype(np.int32)))
 
 
 def _listed(table: FleetTable, rows: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:

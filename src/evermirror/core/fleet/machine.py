@@ -74,7 +74,7 @@ from evermirror.core.fleet.handover import PLANNED, Handover
 from evermirror.core.fleet.inbox import Inbox
 from evermirror.core.fleet.leases import Leases
 from evermirror.core.fleet.listing import Listing
-from evermirror.core.fleet.look import repo_view, totals, worker_views
+from evermirror.core.fleet.look import losing, repo_view, totals, worker_views
 from evermirror.core.fleet.membership import Membership
 from evermirror.core.fleet.pace import Pace
 from evermirror.core.fleet.placing import BARRED, Placing
@@ -84,10 +84,10 @@ from evermirror.core.fleet.restoring import CHUNK as RESTORE_CHUNK
 from evermirror.core.fleet.restoring import Tables
 from evermirror.core.fleet.sessions import Sessions
 from evermirror.core.fleet.settings import FleetSettings
-from evermirror.core.fleet.views import RepoView, Restored, Totals, WorkerView
+from evermirror.core.fleet.views import Losing, RepoView, Restored, Totals, WorkerView
 from evermirror.core.fleet.wheel import TimerWheel
 from evermirror.model.repo import RepoKey
-from evermirror.model.worker import Liveness, WorkerId
+from evermirror.model.worker import Duty, Liveness, WorkerId
 
 COMPARE, NUDGE, SWEEP = "compare", "nudge", "sweep"  # timers, beside those of the parts
 SALTS = 256  # one byte; beyond it the walk begins at its first place again
@@ -198,6 +198,17 @@ class FleetMachine:
     def repo(self, key: RepoKey) -> RepoView | None:
         return repo_view(self._table, self._handover, key)
 
+    def speaks_for(self, key: RepoKey, worker: WorkerId) -> bool:
+        """Whether what the worker reports of the repo counts: it was given it, and may know of it. That it
+        claims to hold what nobody placed there is no reason to believe it."""
+        table, member = self._table, self._crew.get(worker)
+        row = table.row_of(key)
+        c = table.find_copy(row, worker) if row >= 0 else -1
+        if c < 0 or member is None or member.record.duty is Duty.QUARANTINED:
+            return False
+        placed = table.one.c_rank[c] != UNWANTED or table.one.c_reason[c] != Reason.FOUND
+        return placed and bool(self._handover.allowed(row, [c]))
+
     def workers(self) -> tuple[WorkerView, ...]:
         return worker_views(self._table, self._crew)
 
@@ -209,6 +220,10 @@ class FleetMachine:
             braked=self._attendance.braked,
             warming=self._placing.warming,
         )
+
+    def losing(self, worker: WorkerId) -> Losing:
+        """What would follow if this worker were gone."""
+        return losing(self._table, self._crew, worker)
 
     def explain(self, key: RepoKey) -> tuple[str, ...]:
         """Why a repo is where it is, in plain lines."""
@@ -258,6 +273,7 @@ class FleetMachine:
             self._pace.forget(member.id, keep_queue=True)
             self._reconciler.begin(member)
         else:
+            self._handover.was_away(member)
             self._membership.touch_all(member, draft)
         self._membership.gate(member)
         if before is not None and before != member.record.facts:

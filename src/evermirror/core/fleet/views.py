@@ -67,6 +67,8 @@ class WorkerView:
     held: int
     asked: int
     strays: int  # told by it, known to nobody
+    unacked: int  # commands that it has not taken in yet
+    heard_at: float  # UTC seconds, of its last sign of life
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,18 @@ class Totals:
     moving: int  # with a copy asked for, planned, stopping or leaving
     planned: int  # copies
     asked: int  # copies
+    stopping: int  # copies
+    leaving: int  # copies
     workers: int  # registered and not retired
     alive: int
     suspect: int
     braked: bool
     warming: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Losing:
+    """What losing a worker would mean, as things are now."""
+
+    copies: int  # wanted there: others would be asked for them
+    alone: int  # of the catalog's repos that it holds: complete on no other worker that is alive

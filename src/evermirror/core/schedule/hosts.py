@@ -79,6 +79,7 @@ class HostState:
         "max_gap_s",
         "offset",
         "queue",
+        "quiet",
         "rate_sum",
         "repos",
         "stamp",
@@ -92,6 +93,7 @@ class HostState:
         self.weather = weather
         self.offset = offset
         self.repos = 0  # all of them, also those under way
+        self.quiet = 0  # those of them that are polled on request alone
         self.rate_sum = 0.0  # sum of 1 / stride over its repos
         self.max_gap_s: float | None = None  # what the budgets allow; set by the scheduler
         self.stamp = 0  # its latest entry in the scheduler's heaps

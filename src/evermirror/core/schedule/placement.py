@@ -6,6 +6,7 @@ Rules
 - One that was polled before we started stands at clock + stride * (part of its usual gap that is still to
   go).
 - An interval counts from the last poll and is neither shorter than the min gap nor longer than the max gap.
+- A quiet repo has no place and no share: it is only there to be asked for.
 - A repo is eligible when its min gap and its retry delay are over; a repo with an interval waits in `due_at`.
 """
 
@@ -36,8 +37,8 @@ class Placement:
 
     def assign(self, repo: Tracked, host: HostState) -> None:
         """Decide by the policy whether the repo goes by stride or by interval."""
-        repo.interval_s = self._policy.interval_s(repo.spec)
-        if repo.interval_s is not None:
+        repo.interval_s = None if repo.quiet else self._policy.interval_s(repo.spec)
+        if repo.interval_s is not None or repo.quiet:
             self.shares.drop(repo, host)
 
     def arrive(self, repos: Iterable[tuple[Tracked, HostState]], now: float) -> None:
@@ -45,7 +46,8 @@ class Placement:
         pairs = sorted(
             repos, key=lambda pair: pair[0].last_poll_at
         )  # of two that are late, the later one first
-        self.shares.enrol([pair for pair in pairs if pair[0].interval_s is None], self._policy, now)
+        strided = [pair for pair in pairs if pair[0].interval_s is None and not pair[0].quiet]
+        self.shares.enrol(strided, self._policy, now)
         fronts: dict[int, float] = {}
         for repo, host in pairs:
             front = fronts.get(id(host))
@@ -56,7 +58,7 @@ class Placement:
             if repo.interval_s is not None:
                 repo.due_at = self._due_at(repo, host) if repo.last_poll_at else now
                 repo.due_at = max(repo.due_at, repo.not_before)
-            elif repo.last_poll_at:
+            elif repo.last_poll_at and not repo.quiet:
                 repo.priority = host.queue.clock + repo.stride * self._part_to_go(repo, host, now)
             else:
                 repo.priority = front
@@ -70,7 +72,9 @@ class Placement:
 
     def after_poll(self, repo: Tracked, host: HostState, now: float, *, keeps_turn: bool) -> None:
         """Place a repo whose poll or sync just ended."""
-        if repo.interval_s is not None:
+        if repo.quiet:
+            pass
+        elif repo.interval_s is not None:
             if repo.not_before:
                 repo.due_at = repo.not_before
             else:
@@ -85,7 +89,7 @@ class Placement:
 
     def learnt(self, repo: Tracked, host: HostState, now: float) -> None:
         """A repo in the queue turned out to be busier than thought: it moves forward, never back."""
-        if repo.interval_s is None:
+        if repo.interval_s is None and not repo.quiet:
             started = repo.priority - repo.stride
             self.shares.set(repo, host, self.shares.stride(repo, self._policy, now))
             repo.priority = min(repo.priority, max(started, host.queue.clock) + repo.stride)

@@ -4,6 +4,7 @@
     enter --stride--> held (by time) --when eligible--> strides (by priority)
       |                                                 oldest (by last poll; only while a max gap is set)
       +----interval-> due (by time)
+      +----quiet----> nowhere: it is here for requests alone
     request --------> requests (first come, first served), wherever else the repo stands
 
 Rules
@@ -60,6 +61,7 @@ class Tracked:
         "not_before",
         "phase",
         "priority",
+        "quiet",
         "rank_asked",
         "request",
         "seen_at",
@@ -101,6 +103,7 @@ class Tracked:
         self.rank_asked: int | None = None  # the class of those who asked
         self.again = False  # somebody asked while it was under way
         self.gone = False  # removed while it was under way
+        self.quiet = False  # polled on request alone
 
     def memory(self) -> RepoMemory:
         """What outlives a restart; digest and mark are not known here."""
@@ -132,7 +135,7 @@ class HostQueue:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.clock = 0.0
-        self.waiting = 0  # repos in this queue
+        self.waiting = 0  # repos in this queue whose turn comes by itself
         self._tickets = 0
         self._strides: list[_Entry] = []
         self._held: list[_Entry] = []
@@ -150,8 +153,11 @@ class HostQueue:
 
     def enter(self, repo: Tracked, eligible_at: float, now: float, *, bounded: bool) -> None:
         """Put a repo in its place; ``bounded`` says whether a max gap is set."""
-        self.waiting += 1
         self._tickets += 1
+        if repo.quiet:
+            repo.ticket = self._tickets
+            return
+        self.waiting += 1
         if repo.interval_s is not None:
             repo.ticket = self._tickets
             self._push(self._due, (repo.due_at, self._tickets, repo))
@@ -165,7 +171,7 @@ class HostQueue:
         """Take a repo out of the queue, wherever it stands; a request for it stands for when it is back."""
         if repo.ticket:
             repo.ticket = 0
-            self.waiting -= 1
+            self.waiting -= not repo.quiet
 
     def ask(self, repo: Tracked, number: int) -> None:
         """Somebody wants this repo now; ``number`` orders requests over all hosts."""
@@ -236,7 +242,8 @@ class HostQueue:
         heap = self._oldest
         while heap:
             since, number, repo = heap[0]
-            if repo.ticket <= 0 or repo.interval_s is not None:  # it comes back when it joins the strides
+            # One that stands elsewhere comes back when it joins the strides.
+            if repo.ticket <= 0 or repo.interval_s is not None or repo.quiet:
                 heappop(heap)
                 repo.in_oldest = False
             elif repo.since > since:

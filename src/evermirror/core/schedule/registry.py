@@ -23,7 +23,7 @@ _DEADLINE_SHARE = 0.5
 class Registry:
     """Keeps the books; places and settles nothing."""
 
-    __slots__ = ("_board", "_weather", "hosts", "leaving", "repos")
+    __slots__ = ("_board", "_weather", "hosts", "leaving", "quiet", "repos")
 
     def __init__(self, board: Board, weather: Weather) -> None:
         self._board = board
@@ -31,6 +31,7 @@ class Registry:
         self.repos: dict[RepoKey, Tracked] = {}
         self.leaving: dict[RepoKey, Tracked] = {}
         self.hosts: dict[Host, HostState] = {}
+        self.quiet = 0  # of ``repos``; budgets are not for them
 
     def host_of(self, repo: Tracked) -> HostState:
         return self.hosts[repo.spec.host]
@@ -55,9 +56,21 @@ class Registry:
             repo = Tracked(spec, entry.memory, now)
             host.repos += 1
         else:
-            repo.spec, repo.weight, repo.gone = spec, spec.priority.weight, False
+            if spec.key in self.repos:
+                self.quiet -= repo.quiet
             host.queue.leave(repo)
+            repo.spec, repo.weight, repo.gone = spec, spec.priority.weight, False
+        host.quiet += entry.quiet - repo.quiet
+        self.quiet += entry.quiet
+        repo.quiet = entry.quiet
         self.repos[spec.key] = repo
+        return repo
+
+    def strike(self, key: RepoKey) -> Tracked | None:
+        """The repo of that name, which is not scheduled from now on, and is not forgotten yet."""
+        repo = self.repos.pop(key, None)
+        if repo is not None:
+            self.quiet -= repo.quiet
         return repo
 
     def forget(self, repo: Tracked) -> None:
@@ -65,6 +78,7 @@ class Registry:
         self.leaving.pop(repo.spec.key, None)
         host = self.host_of(repo)
         host.repos -= 1
+        host.quiet -= repo.quiet
         if not host.repos:
             del self.hosts[host.name]
             self._weather.forget(host.name)
@@ -89,9 +103,9 @@ class Registry:
         for host in self.hosts.values():
             gap = settings.max_gap_s
             if gap is not None and settings.host_rate is not None:
-                gap = max(gap, host.repos / (settings.host_rate * _DEADLINE_SHARE))
+                gap = max(gap, (host.repos - host.quiet) / (settings.host_rate * _DEADLINE_SHARE))
             if gap is not None and settings.polls_per_second is not None:
-                gap = max(gap, len(self.repos) / (settings.polls_per_second * _DEADLINE_SHARE))
+                gap = max(gap, (len(self.repos) - self.quiet) / (settings.polls_per_second * _DEADLINE_SHARE))
             if gap != host.max_gap_s:
                 host.max_gap_s = gap
                 moved.append(host.name)

@@ -25,7 +25,9 @@ def explain(
     """When the repo is looked at next, and why then."""
     gap = shares.aimed_gap_s(repo, host, settings)
     at: float | None
-    if repo.phase is Phase.WAITING:
+    if repo.phase is Phase.WAITING and repo.quiet and not repo.request:
+        at, reason = None, "looked at when it is asked for"
+    elif repo.phase is Phase.WAITING:
         at, reason = _next_poll(repo, host, gap, settings, now)
     else:
         at, reason = None, _UNDER_WAY[repo.phase]

@@ -14,6 +14,7 @@ Rules
   front is.
 - A repo that is remembered from before a restart stands where the rest of its usual gap puts it.
 - A failure that is retried, and one that is no fault of the repo, keeps its turn: no stride is added.
+- A quiet repo is polled when it is requested, never by itself: no turn, no deadline, no part in the budgets.
 - The max gap is kept where budgets allow: at most half of them goes to deadlines.
 - `now` is UTC seconds and is taken as not going backwards: an earlier one counts as the latest seen.
 """
@@ -82,7 +83,7 @@ class Scheduler:
         now = self._at(now)
         touched: set[Host] = set()
         for key in keys:
-            repo = self._known.repos.pop(key, None)
+            repo = self._known.strike(key)
             if repo is None:
                 continue
             touched.add(repo.spec.host)

@@ -12,10 +12,13 @@ from evermirror.model.repo import Host, RepoKey, RepoSpec
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A repo to schedule, with what is remembered of it, if anything."""
+    """A repo to schedule, with what is remembered of it, if anything.
+
+    ``quiet``: it is never looked at by itself, only when it is asked for."""
 
     spec: RepoSpec
     memory: RepoMemory | None = None
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)

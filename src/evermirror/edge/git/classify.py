@@ -63,7 +63,8 @@ _BEFORE_HTTP = (
     _rule(
         "disk-full",
         FailureKind.DISK_FULL,
-        _WRITING + r"(?:No space left on device|Disk quota exceeded)$",
+        _WRITING + r"(?:No space left on device|Disk quota exceeded)$"
+        r"|^fatal: sha1 file '.*' write error\. Out of diskspace$",
         hint="free some space in the data folder, or give it a larger disk",
     ),
     _rule(

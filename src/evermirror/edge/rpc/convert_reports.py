@@ -42,7 +42,6 @@ from evermirror.model.messages import (
     Excused,
     Failed,
     HandedBack,
-    Held,
     HeldRepo,
     Kept,
     Progress,
@@ -76,8 +75,6 @@ def report_out(report: Report) -> pb.Report:
             return pb.Report(excused=pb.Excused(keys=keys(told, "Excused.keys")))
         case Verified():
             return pb.Report(verified=_verified_out(report))
-        case Held(items, last):
-            return pb.Report(held=pb.Held(items=[held_out(item) for item in items], last=last))
         case Released(told):
             return pb.Report(released=pb.Released(keys=keys(told, "Released.keys")))
         case Kept(items):
@@ -109,8 +106,6 @@ def report_in(m: pb.Report) -> Report:
             return Excused(keys(m.excused.keys, "Excused.keys"))
         case "verified":
             return _verified_in(m.verified)
-        case "held":
-            return Held(held_list_in(m.held.items, "Held.items"), m.held.last)
         case "released":
             return Released(keys(m.released.keys, "Released.keys"))
         case "kept":

@@ -1,39 +1,37 @@
 """What a worker remembers of its repos, in one small SQLite file of its own.
 
-The mirrors on disk are the truth; this file only saves polls after a restart. So a damaged one is moved aside
-and rebuilt empty, and ``synchronous=NORMAL`` is enough: killing the process loses nothing that was saved, a
-power cut at most the last seconds. One process at a time has the file open.
+The mirrors on disk are the truth; this file only saves polls after a restart, and says what to go on with
+while the coordinator is away. So a damaged one is moved aside and rebuilt empty, and ``synchronous=NORMAL``
+is enough: killing the process loses nothing that was saved, a power cut at most the last seconds.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import structlog
-
-from evermirror.errors import EnvironmentUnfit
+from evermirror.edge.store.assigned import Assigned, assigned_of, row_of
+from evermirror.edge.store.own_file import Layout, OwnFile, get_meta, in_one, put_meta
 from evermirror.model.activity import Activity
-from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.failure import FailureKind
 from evermirror.model.kept import GuardMemory, GuardReason
 from evermirror.model.memory import RepoMemory
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
 
-log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
-
-SCHEMA_VERSION = 2
-
-_SCHEMA = """
+_ASSIGNED = """
+CREATE TABLE assigned (
+    key TEXT PRIMARY KEY,
+    spec TEXT NOT NULL,       -- JSON
+    following INTEGER NOT NULL,
+    paused INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+_REPOS = """
 CREATE TABLE repos (
     key TEXT PRIMARY KEY,
     fast REAL NOT NULL, middle REAL NOT NULL, slow REAL NOT NULL,
@@ -51,161 +49,71 @@ CREATE TABLE repos (
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
-_UPGRADES = {1: "ALTER TABLE repos ADD COLUMN guard TEXT;"}  # what makes the next version of each
+_LAYOUT = Layout(
+    version=3,
+    schema=_REPOS + _ASSIGNED,
+    upgrades={1: "ALTER TABLE repos ADD COLUMN guard TEXT;", 2: _ASSIGNED},
+)
 _SAVE = "INSERT OR REPLACE INTO repos VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 
 
 class LocalState:
     """Open it with ``await LocalState.open(path)``; ``generation`` counts the starts."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, thread: ThreadPoolExecutor) -> None:
-        self._path = path
-        self._connection = connection
-        self._thread = thread  # of one worker: the connection never leaves it
+    def __init__(self, file: OwnFile) -> None:
+        self._file = file
         self.generation = 0
-        self.rebuilt = False  # the file was damaged: everything is to be learnt again from the disk
+        self.rebuilt = file.rebuilt  # it was damaged: everything is to be learnt again from the disk
 
     @classmethod
     async def open(cls, path: Path, *, clock: Callable[[], float] = time.time) -> LocalState:
         """Makes the file where it is missing. A damaged file is moved aside, with a warning."""
-        thread = ThreadPoolExecutor(1, thread_name_prefix="local-state")
-        loop = asyncio.get_running_loop()
+        file = await OwnFile.open(path, _LAYOUT, clock)
         try:
-            connection, rebuilt = await loop.run_in_executor(thread, _open, path, clock)
-            state = cls(path, connection, thread)
-            state.rebuilt = rebuilt
-            state.generation = await state._run(_next_generation)
+            state = cls(file)
+            state.generation = await file.run(_next_generation)
         except BaseException:
-            thread.shutdown(wait=False)
+            await file.close()
             raise
         return state
 
     async def close(self) -> None:
-        await self._run(sqlite3.Connection.close)
-        self._thread.shutdown()
+        await self._file.close()
 
     async def load(self) -> list[RepoMemory]:
         """Every row, in the order of keys."""
-        return await self._run(_load)
+        return await self._file.run(_load)
 
     async def save(self, batch: Sequence[RepoMemory]) -> None:
         """Adds or replaces, in one transaction."""
-        await self._run(_save, batch)
+        await self._file.run(_save, batch)
 
     async def forget(self, keys: Iterable[RepoKey]) -> None:
-        await self._run(_forget, list(keys))
+        await self._file.run(_forget, list(keys))
+
+    async def assigned(self) -> list[Assigned]:
+        """What was noted and not taken back, in the order of keys."""
+        return await self._file.run(_assigned)
+
+    async def note_assigned(self, batch: Sequence[Assigned]) -> None:
+        """Adds or replaces, in one transaction."""
+        await self._file.run(_note_assigned, batch)
+
+    async def unassign(self, keys: Iterable[RepoKey]) -> None:
+        await self._file.run(_unassign, list(keys))
 
     async def get_meta(self, key: str) -> int | None:
         """A small number kept beside the rows, such as the version of the mirrors' layout."""
-        return await self._run(_get_meta, key)
+        return await self._file.run(get_meta, key)
 
     async def put_meta(self, key: str, value: int) -> None:
-        await self._run(_put_meta, key, value)
-
-    async def _run(self, do: Callable[..., T], *args: Any) -> T:
-        loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._thread, do, self._connection, *args)
-        except (sqlite3.OperationalError, sqlite3.DatabaseError) as e:
-            raise FailureError(_failure(e, self._path)) from None
-
-
-def _failure(error: sqlite3.Error, path: Path) -> Failure:
-    full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
-    kind = FailureKind.DISK_FULL if full else FailureKind.UNKNOWN
-    return Failure(
-        kind, f"{path.name}: {error}", hint="" if full else "Restart the worker: it rebuilds the file"
-    )
-
-
-def _open(path: Path, clock: Callable[[], float]) -> tuple[sqlite3.Connection, bool]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        try:
-            return _connect(path), False
-        except sqlite3.DatabaseError as e:
-            if not getattr(e, "sqlite_errorname", "").startswith(_DAMAGED):
-                raise
-            aside = _move_aside(path, clock())
-            log.warning("local_state_rebuilt", reason=str(e), kept=str(aside))
-            return _connect(path), True
-    except sqlite3.Error as e:
-        busy = getattr(e, "sqlite_errorname", "").startswith("SQLITE_BUSY")
-        raise EnvironmentUnfit(
-            f"the worker's file {path} cannot be opened: {e}",
-            hint="Another evermirror uses this data folder: stop it, or choose another folder"
-            if busy
-            else "",
-        ) from None
-    except OSError as e:
-        raise EnvironmentUnfit(
-            f"the worker's file {path} cannot be opened: {e.strerror or e}",
-            hint="Choose a data folder that this user can write to",
-        ) from None
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
-    try:
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > SCHEMA_VERSION:
-            raise EnvironmentUnfit(
-                f"the worker's file {path} is of version {version}, and this program knows {SCHEMA_VERSION}",
-                hint="It was used by a newer evermirror: run that version, or move the file away",
-            )
-        if version == 0:
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
-            )
-            version = SCHEMA_VERSION
-        for old in range(version, SCHEMA_VERSION):
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_UPGRADES[old]} PRAGMA user_version={old + 1}; COMMIT;"
-            )
-        # Reads every page once, which is what loading does next anyway: damage is found before it matters.
-        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise _damage("quick_check found damage")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _damage(message: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(message)
-    error.sqlite_errorname = "SQLITE_CORRUPT"
-    return error
-
-
-def _move_aside(path: Path, now: float) -> Path:
-    """The log goes with it: a new file must not find it."""
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
-    aside = path.with_name(f"{path.name}.damaged-{stamp}")
-    for suffix in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.replace(aside.with_name(aside.name + suffix))
-    return aside
+        await self._file.run(put_meta, key, value)
 
 
 def _next_generation(connection: sqlite3.Connection) -> int:
-    generation = (_get_meta(connection, "generation") or 0) + 1
-    _put_meta(connection, "generation", generation)
+    generation = (get_meta(connection, "generation") or 0) + 1
+    put_meta(connection, "generation", generation)
     return generation
-
-
-def _get_meta(connection: sqlite3.Connection, key: str) -> int | None:
-    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else int(row[0])
-
-
-def _put_meta(connection: sqlite3.Connection, key: str, value: int) -> None:
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
 def _load(connection: sqlite3.Connection) -> list[RepoMemory]:
@@ -220,15 +128,21 @@ def _forget(connection: sqlite3.Connection, keys: list[RepoKey]) -> None:
     _many(connection, "DELETE FROM repos WHERE key = ?", [(key,) for key in keys])
 
 
+def _assigned(connection: sqlite3.Connection) -> list[Assigned]:
+    rows = connection.execute("SELECT key, spec, following, paused FROM assigned ORDER BY key")
+    return [assigned for row in rows if (assigned := assigned_of(row)) is not None]
+
+
+def _note_assigned(connection: sqlite3.Connection, batch: Sequence[Assigned]) -> None:
+    _many(connection, "INSERT OR REPLACE INTO assigned VALUES (?,?,?,?)", [row_of(a) for a in batch])
+
+
+def _unassign(connection: sqlite3.Connection, keys: list[RepoKey]) -> None:
+    _many(connection, "DELETE FROM assigned WHERE key = ?", [(key,) for key in keys])
+
+
 def _many(connection: sqlite3.Connection, statement: str, params: list[tuple[Any, ...]]) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.executemany(statement, params)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+    in_one(connection, lambda: connection.executemany(statement, params))
 
 
 _KINDS = {kind.value: kind for kind in FailureKind}

@@ -14,7 +14,6 @@ from evermirror.model.messages import (
     Excused,
     Failed,
     HandedBack,
-    Held,
     Kept,
     Progress,
     Refused,
@@ -206,7 +205,7 @@ def writes_of(report: Report) -> tuple[Write, ...]:
             return tuple(RepoExcused(key) for key in report.keys)
         case Verified():
             return tuple(RepoVerified(key, at) for key, at in report.items)
-        case Held() | Kept() | Declined():
+        case Kept() | Declined():
             return tuple(
                 RepoHeld(h.key, h.digest, h.verified_at)
                 for h in report.items

@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from evermirror import __version__
 from evermirror.faces.api import (
     catalog,
+    fleet,
     git,
     git_urls,
     health,
@@ -27,9 +28,9 @@ from evermirror.faces.api.git_service import GitService
 from evermirror.faces.api.limits import BodyLimit, HeadAsGet, RateLimit, SecurityHeaders
 from evermirror.faces.api.metrics import Metrics, Observe
 from evermirror.faces.web import pages
-from evermirror.nodes.service import CatalogService, CoordinatorService
+from evermirror.nodes.service import CatalogService, CoordinatorService, FleetService
 
-_PARTS = (tasks, git_urls, history, repos, catalog, overview, health, git, pages)
+_PARTS = (tasks, git_urls, history, repos, catalog, fleet, overview, health, git, pages)
 
 
 def create_app(
@@ -39,6 +40,7 @@ def create_app(
     metrics: Metrics,
     git_service: GitService | None = None,
     catalog_service: CatalogService | None = None,
+    fleet_service: FleetService | None = None,
 ) -> FastAPI:
     """Nothing starts here: the caller runs the application in its own server."""
     app = FastAPI(
@@ -57,7 +59,7 @@ def create_app(
             Middleware(BodyLimit, settings=settings.limits),
         ],
     )
-    app.state.api = Api(service, settings, metrics, git_service, catalog_service)
+    app.state.api = Api(service, settings, metrics, git_service, catalog_service, fleet_service)
     routers = [part.router for part in _PARTS]
     for router in routers:
         app.include_router(router)

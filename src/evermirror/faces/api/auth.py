@@ -159,6 +159,7 @@ class Auth:
 
     async def _bearer(self, asked: Asked, token: str) -> Caller:
         client = client_name(asked.client)
+        token = token.partition(".")[0]  # a node's token has the CA's fingerprint behind a dot
         digest = hashlib.sha256(token.encode()).digest()
         record, until = self._known.get(digest, (None, 0.0))
         if record is None or until < self._clock():

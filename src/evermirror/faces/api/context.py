@@ -15,7 +15,7 @@ from evermirror.faces.api.metrics import Metrics
 from evermirror.faces.api.problems import MEDIA_TYPE, ApiProblem, Kind
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoRecord
-from evermirror.nodes.service import CatalogService, CoordinatorService
+from evermirror.nodes.service import CatalogService, CoordinatorService, FleetService
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class Api:
     metrics: Metrics
     git: GitService | None
     catalog: CatalogService | None = None
+    fleet: FleetService | None = None
     waiting: int = 0
 
 

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evermirror import __version__
 from evermirror.model.failure import FailureKind
-from evermirror.model.messages import Failed, Report, Synced, Verified
+from evermirror.model.messages import Failed, Progress, Report, Synced, Verified, WorkerStatus
 from evermirror.nodes.service import Overview
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -46,6 +46,9 @@ class Metrics:
         self._received = Counter(
             "evermirror_received_bytes", "Bytes that fetches and clones received", registry=r
         )
+        self._reports = Counter(
+            "evermirror_fleet_reports", "Reports of workers that were taken in, each once", registry=r
+        )
         self._http = Counter(
             "evermirror_http_requests", "Requests answered", ["method", "route", "status"], registry=r
         )
@@ -74,6 +77,8 @@ class Metrics:
 
     def observe(self, report: Report) -> None:
         """Counts what a worker reports."""
+        if not isinstance(report, Progress | WorkerStatus):  # those pass by and are not kept
+            self._reports.inc()
         match report:
             case Verified():
                 self.polled("unchanged", len(report.items))

@@ -68,11 +68,14 @@ async def get_repo_tasks(
     return RepoTasksView(items=[repo_task_view(t) for t in tasks])
 
 
-@router.get("/api/repos/{key:path}/-/holders", summary="Who holds a copy", responses=_REFUSALS)
+@router.get("/api/repos/{key:path}/-/holders", summary="Who holds a copy, and why", responses=_REFUSALS)
 async def get_holders(key: KeyPath, api: ApiDep, caller: CallerDep) -> HoldersView:
-    """The primary polls upstream; the others follow it."""
+    """Each with its state and the reason, and the whole in words."""
     record = await find_visible(api, caller, key)
-    return HoldersView(holders=holders_view(await api.service.holders(record.key)))
+    why = await api.service.why(record.key)
+    return HoldersView(
+        holders=holders_view(await api.service.holders(record.key)), why=[printable(line) for line in why]
+    )
 
 
 @router.get("/api/repos/{key:path}", summary="One repo in full", responses=_REFUSALS)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from evermirror.core.fleet.copies import CopyState
 from evermirror.faces.api.text import iso, iso_or_none, printable, printable_json
 from evermirror.model.failure import Failure
 from evermirror.model.kept import GuardMemory
@@ -14,8 +15,16 @@ from evermirror.model.task import TaskRecord, TaskStatus
 from evermirror.nodes.service import Holder, PollPlan, Upkeep
 
 StatusText = Literal["pending", "active", "failing", "gone", "auth", "held", "inactive"]
+CopyStateText = Literal["planned", "asked", "held", "stopping", "leaving"]
 TaskStatusText = Literal["pending", "running", "success", "failure", "skipped"]
 
+_COPY_STATE: dict[CopyState, CopyStateText] = {
+    CopyState.PLANNED: "planned",
+    CopyState.ASKED: "asked",
+    CopyState.HELD: "held",
+    CopyState.STOPPING: "stopping",
+    CopyState.LEAVING: "leaving",
+}
 _TASK_STATUS: dict[TaskStatus, TaskStatusText] = {
     TaskStatus.PENDING: "pending",
     TaskStatus.RUNNING: "running",
@@ -117,11 +126,16 @@ class PlanView(BaseModel):
 
 
 class HolderView(BaseModel):
-    """A worker that holds a copy."""
+    """A worker that holds a copy, or should."""
 
     worker: str
-    primary: bool
-    digest: str | None
+    primary: bool = Field(description="It looks at upstream; the others follow it")
+    state: CopyStateText = Field(
+        description="planned: waits for its turn; asked: being cloned; held: complete; the others are going"
+    )
+    wanted: bool = Field(description="False: to be deleted once others hold the repo")
+    reason: str = Field(description="Why it is there")
+    digest: str | None = Field(description="Null also where its refs are not the newest known")
     verified_at: str | None
 
 
@@ -129,6 +143,7 @@ class HoldersView(BaseModel):
     """Who holds a copy of the repo."""
 
     holders: list[HolderView]
+    why: list[str] = Field(description="Why the repo is where it is, for people to read")
 
 
 class HeldView(BaseModel):
@@ -331,6 +346,9 @@ def holders_view(holders: tuple[Holder, ...]) -> list[HolderView]:
         HolderView(
             worker=printable(h.worker),
             primary=h.primary,
+            state=_COPY_STATE[h.state],
+            wanted=h.wanted,
+            reason=printable(h.reason),
             digest=h.digest,
             verified_at=iso_or_none(h.verified_at),
         )

@@ -15,6 +15,7 @@ from evermirror.errors import ConfigError, EvermirrorError, ExitCode
 from evermirror.faces.cli import (
     backup,
     catalog,
+    coordinator,
     doctor,
     history,
     repos,
@@ -23,6 +24,8 @@ from evermirror.faces.cli import (
     simulate,
     status,
     tokens,
+    worker,
+    workers,
 )
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.output import counted
@@ -39,6 +42,8 @@ app = typer.Typer(
     epilog="Exit codes: 0 fine, 1 failed, 2 wrong usage or settings, 3 no server, 4 denied, 5 not found.",
 )
 app.command("up", rich_help_panel="Run", cls=Command)(serve.up)
+app.add_typer(coordinator.app, name="coordinator", rich_help_panel="Run")
+app.add_typer(worker.app, name="worker", rich_help_panel="Run")
 app.command("add", rich_help_panel="Repositories", cls=Command)(repos.add)
 app.command("remove", rich_help_panel="Repositories", cls=Command)(repos.remove)
 app.command("sync", rich_help_panel="Repositories", cls=repos.SyncCommand)(repos.sync)
@@ -47,6 +52,7 @@ app.command("status", rich_help_panel="Repositories", cls=Command)(status.status
 app.command("history", rich_help_panel="Repositories", cls=Command)(history.history)
 app.command("restore", rich_help_panel="Repositories", cls=Command)(history.restore)
 app.command("confirm", rich_help_panel="Repositories", cls=Command)(history.confirm)
+app.command("workers", rich_help_panel="Operate", cls=Command)(workers.workers)
 app.add_typer(catalog.app, name="catalog", rich_help_panel="Operate")
 app.add_typer(tokens.app, name="token", rich_help_panel="Operate")
 app.command("audit", rich_help_panel="Operate", cls=Command)(tokens.audit)

@@ -234,6 +234,7 @@ _HINTS = {
     "not-found": "Add it with `evermirror add URL`, or look for it with `evermirror repos --search TEXT`",
     "token-needed": "Give a token with --token-file or EVERMIRROR_TOKEN; `evermirror token create` makes one",
 }
+_WORKER_HINT = "`evermirror workers` lists them"
 _TASK_HINT = "It may have been long ago: ask again with `evermirror sync KEY`"
 _HTTP = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) /")
 
@@ -242,6 +243,8 @@ def _hint(fields: Fields, path: str) -> str:
     kind = str(fields.get("type") or "").removeprefix("/problems/")
     if kind == "not-found" and path.startswith("/api/tasks/"):
         return _TASK_HINT
+    if kind == "not-found" and path.startswith("/api/fleet/"):
+        return _WORKER_HINT
     own = one_line(str(fields.get("hint") or ""))
     own = "" if _HTTP.search(own) else own
     if own and path.endswith("/-/restore"):  # of a ref that is not kept, or a repo that is not there

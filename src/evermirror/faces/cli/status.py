@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evermirror.faces.cli.client import Client, Fields, connect, repo_path
+from evermirror.faces.cli.client import Fields, connect, repo_path
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
-from evermirror.faces.cli.output import age, as_seconds, console, counted, make_table, print_json, span
+from evermirror.faces.cli.output import age, as_seconds, counted, make_table, span
 from evermirror.faces.cli.repos import error_words
+from evermirror.faces.cli.watch import show
 from evermirror.model.duration import format_size
 
 if TYPE_CHECKING:
     from rich.console import Group
-
-WATCH_GAP_S = 2.0
 
 
 def status(
@@ -32,40 +29,9 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show whether everything is fresh, or the state of one repository."""
+    path = "/api/overview" if key is None else repo_path("/api/repos", key)
     with connect(server, token_file, config) as client:
-        if not watch:
-            fields = _ask(client, key)
-            if as_json:
-                print_json(fields)
-            else:
-                console().print(_view(fields, key))
-        elif as_json:
-            while True:
-                print(json.dumps(_ask(client, key)), flush=True)
-                time.sleep(WATCH_GAP_S)
-        else:
-            _watch(client, key)
-
-
-def _ask(client: Client, key: str | None) -> Fields:
-    return client.get("/api/overview" if key is None else repo_path("/api/repos", key))
-
-
-def _watch(client: Client, key: str | None) -> None:
-    from rich.live import Live
-
-    if not sys.stdout.isatty():
-        while True:
-            console().print(_view(_ask(client, key), key))
-            time.sleep(WATCH_GAP_S)
-    with Live(_view(_ask(client, key), key), console=console(), screen=True, auto_refresh=False) as live:
-        while True:
-            time.sleep(WATCH_GAP_S)
-            live.update(_view(_ask(client, key), key), refresh=True)
-
-
-def _view(fields: Fields, key: str | None) -> Group:
-    return _overview(fields) if key is None else _repo(fields)
+        show(lambda: client.get(path), _overview if key is None else _repo, watch=watch, as_json=as_json)
 
 
 def _overview(o: Fields) -> Group:
@@ -150,9 +116,23 @@ def _repo(r: Fields) -> Group:
         ]
     parts = [make_table([str(r.get("key")), ""], facts)]
     if holders := _dicts(r.get("holders")):
-        rows = [[h.get("worker"), h.get("primary"), age(h.get("verified_at"), now)] for h in holders]
-        parts.append(make_table(["holder", "primary", "verified"], rows))
+        rows = [
+            [
+                h.get("worker"),
+                h.get("primary"),
+                _copy_state(h),
+                age(h.get("verified_at"), now),
+                h.get("reason"),
+            ]
+            for h in holders
+        ]
+        parts.append(make_table(["holder", "primary", "copy", "verified", "why there"], rows))
     return Group(*parts)
+
+
+def _copy_state(holder: Fields) -> str:
+    state = str(holder.get("state") or "")
+    return state if holder.get("wanted", True) else f"{state}, not wanted"
 
 
 def _clones(o: Fields) -> str:

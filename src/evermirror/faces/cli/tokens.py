@@ -53,11 +53,26 @@ def create(
         return plain, record
 
     plain, record = _on_store(data, config, work)
+    if role in (Role.WORKER, Role.AGGREGATOR):
+        plain = _with_fingerprint(plain, data, config)
     if as_json:
         print_json({"token": plain, **_fields(record)})
         return
     print(plain)
     warn(f"token {record.id}, role {record.role.value}: keep it, it is not shown again")
+
+
+def _with_fingerprint(plain: str, data: Path | None, config_file: Path | None) -> str:
+    """A node's token names the CA that it may trust, unless a public one vouches for the coordinator."""
+    from evermirror.config import load_config
+    from evermirror.edge.rpc.join import join_token
+    from evermirror.edge.rpc.pki import ca_fingerprint, open_ca
+    from evermirror.nodes.door import pki_folder
+
+    config = load_config(config_file, overrides=overrides(data__dir=data))
+    if config.server.tls_cert is not None:
+        return plain
+    return join_token(plain, ca_fingerprint(open_ca(pki_folder(config))))
 
 
 @app.command("list", cls=Command)

@@ -856,12 +856,11 @@ class Report(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     EXCUSED_FIELD_NUMBER: _builtins.int
     VERIFIED_FIELD_NUMBER: _builtins.int
-    HELD_FIELD_NUMBER: _builtins.int
+    DECLINED_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     HANDED_BACK_FIELD_NUMBER: _builtins.int
     WORKER_STATUS_FIELD_NUMBER: _builtins.int
-    DECLINED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def started(self) -> Global___Started: ...
     @_builtins.property
@@ -879,7 +878,7 @@ class Report(_message.Message):
     @_builtins.property
     def verified(self) -> Global___Verified: ...
     @_builtins.property
-    def held(self) -> Global___Held: ...
+    def declined(self) -> Global___Declined: ...
     @_builtins.property
     def released(self) -> Global___Released: ...
     @_builtins.property
@@ -888,8 +887,6 @@ class Report(_message.Message):
     def handed_back(self) -> Global___HandedBack: ...
     @_builtins.property
     def worker_status(self) -> Global___WorkerStatus: ...
-    @_builtins.property
-    def declined(self) -> Global___Declined: ...
     def __init__(
         self,
         *,
@@ -901,18 +898,17 @@ class Report(_message.Message):
         refused: Global___Refused | None = ...,
         excused: Global___Excused | None = ...,
         verified: Global___Verified | None = ...,
-        held: Global___Held | None = ...,
+        declined: Global___Declined | None = ...,
         released: Global___Released | None = ...,
         kept: Global___Kept | None = ...,
         handed_back: Global___HandedBack | None = ...,
         worker_status: Global___WorkerStatus | None = ...,
-        declined: Global___Declined | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["declined", b"declined", "excused", b"excused", "failed", b"failed", "handed_back", b"handed_back", "held", b"held", "kept", b"kept", "progress", b"progress", "refused", b"refused", "released", b"released", "report", b"report", "restored", b"restored", "started", b"started", "synced", b"synced", "verified", b"verified", "worker_status", b"worker_status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["declined", b"declined", "excused", b"excused", "failed", b"failed", "handed_back", b"handed_back", "kept", b"kept", "progress", b"progress", "refused", b"refused", "released", b"released", "report", b"report", "restored", b"restored", "started", b"started", "synced", b"synced", "verified", b"verified", "worker_status", b"worker_status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["declined", b"declined", "excused", b"excused", "failed", b"failed", "handed_back", b"handed_back", "held", b"held", "kept", b"kept", "progress", b"progress", "refused", b"refused", "released", b"released", "report", b"report", "restored", b"restored", "started", b"started", "synced", b"synced", "verified", b"verified", "worker_status", b"worker_status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["declined", b"declined", "excused", b"excused", "failed", b"failed", "handed_back", b"handed_back", "kept", b"kept", "progress", b"progress", "refused", b"refused", "released", b"released", "report", b"report", "restored", b"restored", "started", b"started", "synced", b"synced", "verified", b"verified", "worker_status", b"worker_status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["started", "progress", "synced", "restored", "failed", "refused", "excused", "verified", "held", "released", "kept", "handed_back", "worker_status", "declined"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["started", "progress", "synced", "restored", "failed", "refused", "excused", "verified", "declined", "released", "kept", "handed_back", "worker_status"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
@@ -1209,29 +1205,6 @@ class Verified(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Verified: _TypeAlias = Verified  # noqa: Y015
-
-@_typing.final
-class Held(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ITEMS_FIELD_NUMBER: _builtins.int
-    LAST_FIELD_NUMBER: _builtins.int
-    last: _builtins.bool
-    @_builtins.property
-    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldRepo]: ...
-    def __init__(
-        self,
-        *,
-        items: _abc.Iterable[Global___HeldRepo] | None = ...,
-        last: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "last", b"last"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Held: _TypeAlias = Held  # noqa: Y015
 
 @_typing.final
 class Released(_message.Message):

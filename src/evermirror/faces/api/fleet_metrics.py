@@ -1,0 +1,54 @@
+"""The fleet in figures, for Prometheus: counted at each scrape. No worker or repo is a label."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from evermirror.nodes.fleet_view import FleetView
+
+STATUSES = ("alive", "suspect", "down", "draining", "quarantined")
+
+
+class FleetCollector(Collector):
+    """Register it once: ``metrics.registry.register(FleetCollector(admin.view))``."""
+
+    def __init__(self, view: Callable[[], FleetView]) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        view = self._view()
+        totals = view.totals
+        counts = Counter(w.seen.record.status for w in view.workers)
+        yield _by(
+            "workers", "Workers that may come back", "status", {status: counts[status] for status in STATUSES}
+        )
+        copies = {
+            "planned": totals.planned,
+            "asked": totals.asked,
+            "held": sum(w.seen.held for w in view.workers),
+            "stopping": totals.stopping,
+            "leaving": totals.leaving,
+        }
+        yield _by("copies", "Copies of repos on workers", "state", copies)
+        unacknowledged = sum(w.seen.unacked for w in view.workers)
+        for name, text, value in (
+            ("repos_owned", "Repos wanted on a worker that is alive", totals.owned),
+            ("repos_held", "Repos complete on a worker that is alive", totals.held),
+            ("repos_no_room", "Repos that no worker can take", totals.no_room),
+            ("repos_moving", "Repos with a copy that comes or goes", totals.moving),
+            ("commands_unacknowledged", "Commands that workers have not taken in yet", unacknowledged),
+            ("brake", "1 while nobody is declared down: too many fell silent at once", int(totals.braked)),
+            ("warming_up", "1 while nothing is placed yet", int(totals.warming)),
+        ):
+            yield GaugeMetricFamily(f"evermirror_fleet_{name}", text, value=value)
+
+
+def _by(name: str, text: str, label: str, values: dict[str, int]) -> Metric:
+    family = GaugeMetricFamily(f"evermirror_fleet_{name}", text, labels=[label])
+    for value, count in values.items():
+        family.add_metric([value], count)
+    return family

@@ -1,0 +1,133 @@
+"""Decisions of the fleet's machine on their way: gathered, persisted, and only then acted on.
+
+    event ──▶ FleetMachine.handle ──▶ decisions waiting
+                                          │ one transaction for all that wait
+                                          ▼
+                                      persisted ──▶ actions, in order
+
+The machine is called between awaits, so events are handled one by one. While a transaction is written,
+further decisions gather: many workers share one commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from evermirror.core.fleet.decisions import Action, Assign, Decision, Send
+from evermirror.core.fleet.events import CommandGiven, Event, Moment, Ticked
+from evermirror.core.fleet.machine import FleetMachine
+from evermirror.edge.store.recorder import Recorder
+from evermirror.edge.store.writes import Decided, Write
+from evermirror.model.messages import Report
+from evermirror.model.worker import WorkerId
+
+DECISIONS_MAX = 10_000  # waiting for the database; then connections are not read until it is better
+
+Told = tuple[WorkerId, Report]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A decision on its way to the disk, with what else belongs into its transaction."""
+
+    entry: Decided
+    actions: tuple[Action, ...]
+    report: Told | None
+
+
+class Enactor:
+    """``tell`` what happens, ``run`` beside it."""
+
+    def __init__(
+        self,
+        machine: FleetMachine,
+        recorder: Recorder,
+        *,
+        act: Callable[[Action], None],
+        reported: Callable[[WorkerId, Report], None],
+        behind: Callable[[WorkerId, Assign], Iterable[object]],
+        now: Callable[[], Moment],
+    ) -> None:
+        self._machine = machine
+        self._recorder = recorder
+        self._act = act
+        self._reported = reported
+        self._behind = behind  # commands that go out right behind an assignment
+        self._now = now
+        self._waiting: list[_Waiting] = []
+        self._wake = asyncio.Event()
+        self._moved = asyncio.Condition()
+        self._decided = 0  # decisions ever made
+        self._done = 0  # of these, persisted and acted on
+        self._over = False
+
+    async def tell(self, event: Event, *writes: Write) -> None:
+        """Handle an event; ``writes`` go into its transaction."""
+        await self.room()
+        self.handle(event, *writes)
+
+    async def room(self) -> None:
+        """Until there is room for another decision."""
+        if len(self._waiting) >= DECISIONS_MAX:
+            async with self._moved:
+                await self._moved.wait_for(lambda: len(self._waiting) < DECISIONS_MAX)
+
+    async def settled(self) -> None:
+        """Until everything told so far is persisted and acted on, or nothing is any more."""
+        target = self._decided
+        async with self._moved:
+            await self._moved.wait_for(lambda: self._done >= target or self._over)
+
+    def handle(self, event: Event, *writes: Write) -> None:
+        self.enact(self.decide(event), *writes)
+
+    def decide(self, event: Event) -> Decision:
+        """What follows from an event; whoever asks has it enacted at once."""
+        return self._machine.handle(event, self._now())
+
+    def enact(self, decision: Decision, *writes: Write, report: Told | None = None) -> None:
+        if not (decision.writes or decision.actions or writes or report):
+            return
+        self._waiting.append(_Waiting(Decided(decision.writes, writes), decision.actions, report))
+        self._decided += 1
+        self._wake.set()
+        for action in decision.actions:
+            if isinstance(action, Send) and isinstance(action.command, Assign):
+                for command in self._behind(action.worker, action.command):
+                    self.handle(CommandGiven(action.worker, command))
+
+    async def run(self) -> None:
+        """Ticks, and carries out what is decided, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._tick(), name="fleet ticks")
+                group.create_task(self._carry_out(), name="fleet decisions")
+        finally:
+            self._over = True
+            async with self._moved:
+                self._moved.notify_all()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._machine.settings.tick_s)
+            await self.tell(Ticked())
+
+    async def _carry_out(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            batch, self._waiting = self._waiting, []
+            entries = [w.entry for w in batch if w.entry.fleet or w.entry.others]
+            if entries:
+                await self._recorder.put(*entries)
+                await self._recorder.flush()
+            for waiting in batch:
+                for action in waiting.actions:
+                    self._act(action)
+                if waiting.report is not None:
+                    self._reported(*waiting.report)
+            async with self._moved:
+                self._done += len(batch)
+                self._moved.notify_all()

@@ -1,0 +1,78 @@
+"""What a worker keeps of its joining: the coordinator's address, its token, the CA that the token names."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from evermirror.config import Config, split_host_port
+from evermirror.edge.rpc.client import GrpcDialer
+from evermirror.edge.rpc.join import fetch_ca, split_join_token
+from evermirror.edge.rpc.pki import ca_fingerprint
+from evermirror.errors import EnvironmentUnfit, UsageError
+
+FILE = "joined.json"
+CA_FILE = "coordinator-ca.pem"
+JOIN = "Join once with `evermirror worker join HOST:PORT TOKEN`, or set worker.coordinator and worker.token"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """``token`` is whole, with the CA's fingerprint where it has one."""
+
+    coordinator: str
+    token: str
+
+
+def card_of(config: Config) -> Card:
+    """From the settings, else from an earlier join."""
+    said = config.worker
+    if said.coordinator is not None and said.token is not None:
+        return Card(said.coordinator, said.token.get_secret_value())
+    try:
+        kept = json.loads((config.data.dir / FILE).read_text("utf-8"))
+        return Card(said.coordinator or kept["coordinator"], kept["token"])
+    except FileNotFoundError:
+        raise UsageError("this worker has not joined a coordinator yet", hint=JOIN) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise EnvironmentUnfit(f"{FILE} in the data folder cannot be read: {error}", hint=JOIN) from None
+
+
+def keep_card(folder: Path, card: Card) -> None:
+    """For the next starts; nobody else may read it."""
+    _write(folder / FILE, json.dumps({"coordinator": card.coordinator, "token": card.token}).encode())
+
+
+async def dialer_of(config: Config, card: Card) -> GrpcDialer:
+    """Verified by the CA that the token names, fetched once; without a fingerprint by the public CAs."""
+    secret, fingerprint = split_join_token(card.token)
+    if fingerprint is None:
+        return GrpcDialer(card.coordinator, secret)
+    place = config.data.dir / CA_FILE
+    pem = _kept_ca(place, fingerprint)
+    if pem is None:
+        host, port = split_host_port(card.coordinator)
+        pem = await fetch_ca(host, port, fingerprint)
+        _write(place, pem)
+    return GrpcDialer(card.coordinator, secret, ca_pem=pem)
+
+
+def _kept_ca(place: Path, fingerprint: str) -> bytes | None:
+    try:
+        pem = place.read_bytes()
+        return pem if ca_fingerprint(pem) == fingerprint else None
+    except (OSError, ValueError):
+        return None
+
+
+def _write(place: Path, content: bytes) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = place.with_name(place.name + ".new")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(place)
