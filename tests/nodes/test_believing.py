@@ -47,15 +47,15 @@ def test_a_sync_ends_only_tasks_of_its_own_repo():
     assert report.verified_at == NOW - 5
 
 
-def test_a_time_that_has_not_come_is_taken_for_now():
+def test_a_time_far_ahead_is_taken_for_now():
     assert believe(synced(OWN, NOW + 1e7)).verified_at == NOW
-    assert believe(Verified(((OWN, NOW + 60), (OWN, NOW - 60)))).items == ((OWN, NOW), (OWN, NOW - 60))
+    assert believe(Verified(((OWN, NOW + 6e5), (OWN, NOW - 60)))).items == ((OWN, NOW), (OWN, NOW - 60))
 
 
 def test_of_a_report_about_several_only_its_own_repos_count():
     assert believe(Verified(((OTHER, NOW), (OWN, NOW)))).items == ((OWN, NOW),)
     assert believe(Excused((OTHER, OWN))).keys == (OWN,)
-    told = (HeldRepo(OTHER, DIGEST, NOW), HeldRepo(OWN, DIGEST, NOW + 9), HeldRepo(OWN, None, None))
+    told = (HeldRepo(OTHER, DIGEST, NOW), HeldRepo(OWN, DIGEST, NOW + 9e9), HeldRepo(OWN, None, None))
     kept = believe(Kept(told))
     assert kept.items == (HeldRepo(OWN, DIGEST, NOW), HeldRepo(OWN, None, None))
 

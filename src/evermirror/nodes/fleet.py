@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
@@ -18,7 +17,6 @@ from evermirror.core.fleet.decisions import (
     AckReports,
     Action,
     Alert,
-    Assign,
     CompareRanges,
     GrantLease,
     Refuse,
@@ -44,9 +42,8 @@ from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.writes import WorkerBound, Write, writes_of
 from evermirror.model.access import Role
 from evermirror.model.failure import FailureError
-from evermirror.model.messages import Progress, Report, WorkerStatus
+from evermirror.model.messages import Report
 from evermirror.model.repo import RepoKey
-from evermirror.model.task import TaskId
 from evermirror.model.wire import (
     PROTOCOL_OLDEST,
     Answer,
@@ -69,6 +66,7 @@ from evermirror.model.worker import WorkerFacts, WorkerId
 from evermirror.nodes.believing import believed
 from evermirror.nodes.enacting import Enactor
 from evermirror.nodes.hearing import event_of, held_copies
+from evermirror.nodes.listener import Listener
 from evermirror.nodes.orders import Orders
 
 log = structlog.get_logger(__name__)
@@ -77,33 +75,6 @@ OWN_TOKEN = 0  # in place of a token's id: the worker in the coordinator's own p
 NAME_MAX = 100  # characters, as the setting
 HELLO_S = 10.0  # a connection that does not say who it is ends
 SENDING_MAX = 2048  # frames on their way to one worker; twice what may be unacknowledged
-
-
-class Listener(Protocol):
-    """Who else wants to know what happens in the fleet (the coordinator)."""
-
-    def reported(self, worker: WorkerId, report: Report) -> None:
-        """A report was persisted."""
-
-    def open_tasks(self, key: RepoKey, ids: Collection[TaskId]) -> tuple[TaskId, ...]:
-        """Those of the tasks that are not ended, and about this repo."""
-
-    def passing(self, worker: WorkerId, progress: Progress) -> None: ...
-
-    def beat(self, worker: WorkerId, status: WorkerStatus) -> None: ...
-
-    def gone(self, worker: WorkerId) -> None:
-        """Its connection ended."""
-
-    def behind(self, worker: WorkerId, assign: Assign) -> Iterable[object]:
-        """What the worker is to do with these at once: commands that go out right behind."""
-
-    def began_anew(self, worker: WorkerId) -> None:
-        """It does none of the tasks it was given before."""
-
-    def undelivered(self, command: object) -> None: ...
-
-    def alert(self, alert: Alert) -> None: ...
 
 
 @dataclass(slots=True)

@@ -52,7 +52,7 @@ from evermirror.nodes.uplink_reports import Outgoing, SetBack
 log = structlog.get_logger(__name__)
 
 BACKOFF_FIRST_S = 1.0
-BACKOFF_LAST_S = 15.0  # well below any sensible grace: a coordinator that returns finds its workers
+BACKOFF_LAST_S = 60.0
 REFUSED_S = 60.0  # at least, where only a person can help
 LASTED_S = 30.0  # a session that lasted so long was a good one: the next failure is the first
 WELCOME_S = 30.0  # for the answer to a Hello: the coordinator may be busy with many that come back
