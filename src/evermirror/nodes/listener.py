@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from evermirror.core.fleet.decisions import Alert, Assign
 from evermirror.model.messages import Progress, Report, WorkerStatus
+from evermirror.model.repo import RepoKey
+from evermirror.model.task import TaskId
 from evermirror.model.worker import WorkerId
 
 
 class Listener(Protocol):
-    """Who else wants to know what happens in the fleet (the coordinator)."""
+    """The coordinator."""
 
     def reported(self, worker: WorkerId, report: Report) -> None:
         """A report was persisted."""
