@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import overload
 
 import sqlalchemy as sa
 
@@ -141,7 +142,7 @@ def _apart(how: str, url: str, n: int) -> Start:
         return pool.submit(_started, how, url, n).result()
 
 
-class _FirstPlacement:
+class _FirstPlacement(Sequence[CopyRow]):
     """Rows that are made as they are looked at."""
 
     def __init__(self, n: int) -> None:
@@ -150,14 +151,18 @@ class _FirstPlacement:
     def __len__(self) -> int:
         return self._n
 
-    def __iter__(self) -> Iterator[CopyRow]:
-        raise NotImplementedError("in parts only")
+    @overload
+    def __getitem__(self, at: int) -> CopyRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[CopyRow]: ...
+    def __getitem__(self, at: int | slice) -> CopyRow | list[CopyRow]:
+        if isinstance(at, slice):
+            return [_row(i) for i in range(*at.indices(self._n))]
+        return _row(range(self._n)[at])
 
-    def __getitem__(self, part: slice) -> list[CopyRow]:
-        return [
-            CopyRow(RepoKey(_key(i)), WorkerId(i % WORKERS), 0, CopyState.HELD, Reason.HOME, NOW)
-            for i in range(*part.indices(self._n))
-        ]
+
+def _row(i: int) -> CopyRow:
+    return CopyRow(RepoKey(_key(i)), WorkerId(i % WORKERS), 0, CopyState.HELD, Reason.HOME, NOW)
 
 
 def _key(i: int) -> str:
@@ -193,7 +198,7 @@ def _loaded(context: Context) -> list[Line]:
         members = [PutWorker(WorkerRecord(WorkerId(i), WorkerFacts(f"worker-{i}"))) for i in range(WORKERS)]
         runner.run(store.apply([Decided(tuple(members))]))
         with Stopwatch() as watch:
-            runner.run(store.apply([Decided((PutCopies(_FirstPlacement(n)),))]))  # type: ignore[arg-type]
+            runner.run(store.apply([Decided((PutCopies(_FirstPlacement(n)),))]))
         runner.run(store.close())
     pairs = [(_apart("columns", url, n), _apart("rows", url, n)) for _ in range(context.repeats(3))]
     ours, theirs = [a for a, _ in pairs], [b for _, b in pairs]

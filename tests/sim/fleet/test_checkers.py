@@ -48,6 +48,7 @@ class FakeMachine:
         self.braked = self.warming = False
         self.no_room = set()
         self.repos = None
+        self.heard_at = {}
 
     def totals(self):
         repos = len(self.fake.store.repos) if self.repos is None else self.repos
@@ -68,9 +69,12 @@ class FakeMachine:
 
     def workers(self):
         return tuple(
-            SimpleNamespace(record=record, accepting=True, connected=True, reconciled=True, wanted=0)
+            SimpleNamespace(
+                record=record, accepting=True, connected=True, reconciled=True, wanted=0,
+                heard_at=self.heard_at.get(record.id, 0.0),
+            )
             for record in self.fake.checks._scene.shadow.records.values()
-        )
+        )  # fmt: skip
 
 
 class FakeWorld:
@@ -282,6 +286,21 @@ def test_a_worker_gone_for_longer_than_grace_owns_nothing_alone(fake):
         fake.checks.sweep(0.0)
     fake.decide(put(ONE, B, PLANNED, rank=1))
     fake.checks.sweep(0.0)
+
+
+def test_grace_begins_with_the_last_heartbeat_that_came_however_late(fake):
+    fake.join(A, B)
+    fake.decide(put(ONE, A, HELD), put(TWO, B, HELD))
+    fake.workers[A].connected = False
+    fake.checks.sweep(0.0)
+    fake.live(300)
+    fake.machine.heard_at[A] = fake.utc_s  # the network had kept it
+    fake.checks.sweep(0.0)
+    fake.live(620)
+    fake.checks.sweep(0.0)
+    fake.live(120)
+    with breaks("owned"):
+        fake.checks.sweep(0.0)
 
 
 def test_the_brake_and_a_restart_give_more_time(fake):

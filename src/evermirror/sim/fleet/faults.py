@@ -282,6 +282,7 @@ class Mischief:
         """All that is not dead comes back, at its own time."""
         self.world.tell("the calm begins")
         time, rng = self.world.time, self._rng
+        self.world.network.calm()
         time.after(rng.uniform(0, self.faults.heal_s), self.world.start_coordinator)
         time.after(rng.uniform(0, self.faults.heal_s), self.world.wake)
         time.after(rng.uniform(0, self.faults.heal_s), self.world.witness.start)

@@ -19,7 +19,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Protocol
 
@@ -97,6 +97,10 @@ class Network:
         link = Link(self._session, index, (self._coordinator, worker))
         self.links[link.session] = self._newest[index] = link
         return link
+
+    def calm(self) -> None:
+        """From now on no link breaks by chance."""
+        self.habits = replace(self.habits, breaks_per_message=0.0)
 
     def reachable(self, index: int) -> bool:
         """Through the relay, from elsewhere."""

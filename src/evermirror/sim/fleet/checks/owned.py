@@ -26,10 +26,11 @@ class Owned:
         self._scene = scene
         settings = scene.world.plan.settings
         self._slack_s = ROUNDS_SLACK * settings.heartbeat_s + 2 * settings.tick_s + settings.rebalance_gap_s
-        self._slack_s += scene.world.plan.habits.late_s[1]  # heartbeats that the network still had
         self._gone_max_s = settings.max_missed * settings.heartbeat_s + settings.grace_s + self._slack_s
         self._since = 0.0  # lived: the last restart, or the last that was heard of the brake
         self._gone: dict[WorkerId, float] = {}  # since when, lived
+        self._heard: dict[WorkerId, float] = {}  # UTC, as the coordinator had it at the last look
+        self._looked = 0.0  # lived: the last look
         self._nowhere: dict[RepoKey, float] = {}
 
     def changed(self, change: Change) -> None:
@@ -53,6 +54,7 @@ class Owned:
             self._since = self._scene.lived_s
         self._look_at_workers()
         self._look_at_repos(totals)
+        self._looked = self._scene.lived_s
 
     def _look_at_workers(self) -> None:
         lived_s = self._scene.lived_s
@@ -62,9 +64,26 @@ class Owned:
             if worker.connected:
                 self._gone.pop(worker.id, None)
                 continue
-            gone_s = lived_s - max(self._gone.setdefault(worker.id, lived_s), self._since)
+            gone_s = lived_s - max(self._gone_since(worker.id), self._since)
             if gone_s > self._gone_max_s:
                 self._none_alone(worker.id, gone_s)
+
+    def _gone_since(self, worker: WorkerId) -> float:
+        """Lived: since it was first missed here, or since its last heartbeat came, which the network may have
+        kept for a while; that is known to within the time since the last look."""
+        lived_s, world = self._scene.lived_s, self._scene.world
+        since = self._gone.setdefault(worker, lived_s)
+        heard_at = self._heard_at(worker)
+        if heard_at > self._heard.get(worker, 0.0):
+            self._heard[worker] = heard_at
+            since = max(since, lived_s - min(world.utc_s - heard_at, lived_s - self._looked))
+            self._gone[worker] = since
+        return since
+
+    def _heard_at(self, worker: WorkerId) -> float:
+        machine = self._scene.machine
+        views = machine.workers() if machine is not None else ()
+        return next((view.heard_at for view in views if view.record.id == worker), 0.0)
 
     def _none_alone(self, gone: WorkerId, gone_s: float) -> None:
         shadow = self._scene.shadow

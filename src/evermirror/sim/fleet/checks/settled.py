@@ -11,7 +11,7 @@ from evermirror.core.fleet.copies import CopyState
 from evermirror.core.fleet.decisions import CopyRow
 from evermirror.core.fleet.events import CatalogRepo
 from evermirror.core.fleet.machine import FleetMachine
-from evermirror.model.worker import Duty, Liveness, WorkerId
+from evermirror.model.worker import Duty, WorkerId
 from evermirror.sim.fleet.checks.shadow import Scene
 from evermirror.sim.fleet.worker import SimWorker
 
@@ -78,8 +78,6 @@ class Settled:
 
     def _is_there(self, row: CopyRow) -> None:
         worker = self._there(row.worker)
-        if worker is None and self._between_links(row.worker):
-            return
         if worker is None:
             self._scene.broken(
                 SETTLED, f"{row.key} is wanted of {self._scene.name(row.worker)}, which is not there"
@@ -88,12 +86,6 @@ class Settled:
             self._scene.broken(SETTLED, f"{row.key} is still {row.state.name} on {worker.name}")
         elif row.key not in worker.disk and worker.lies is None:
             self._scene.broken(SETTLED, f"{row.key} counts as held by {worker.name}, which does not have it")
-
-    def _between_links(self, worker: WorkerId) -> bool:
-        """Where links break by chance to the end, one may just be broken: it was heard a moment ago."""
-        record = self._scene.shadow.records.get(worker)
-        alive = record is not None and record.liveness is Liveness.ALIVE
-        return alive and self._scene.world.plan.habits.breaks_per_message > 0
 
     def _still_needed(self, row: CopyRow, wanted: list[CopyRow]) -> None:
         """An unwanted copy stays only where nothing that counts has the same refs."""
