@@ -391,7 +391,8 @@ async def test_a_stop_ends_though_the_database_takes_no_writes_and_all_queues_ar
             upstream.fail_with(500)
 
             async def full():
-                return up.node.uplink.unacknowledged > 1 and not up.node.lead.recorder.healthy
+                buffer = up.node.uplink._reports._buffer
+                return len(buffer) == uplink_reports.BUFFER_MAX and not up.node.lead.recorder.healthy
 
             await up.until(full)
             await asyncio.sleep(0.5)

@@ -56,6 +56,23 @@ async def until_stopped(
     return ExitCode.OK
 
 
+async def in_time(work: Coroutine[None, None, object], seconds: float) -> bool:
+    """Whether it ended within so many seconds; if not, it is cancelled.
+
+    For what is left to do in a task that is being cancelled itself: there ``asyncio.timeout`` ends in a
+    cancellation before Python 3.11.4, and what should follow it is left out."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+    finally:
+        late = task.cancel()
+    if late:
+        await asyncio.wait({task})
+        return False
+    await task
+    return True
+
+
 async def _first_of(*waits: Coroutine[None, None, object]) -> None:
     tasks = [asyncio.ensure_future(w) for w in waits]
     try:

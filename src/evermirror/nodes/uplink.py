@@ -45,6 +45,7 @@ from evermirror.model.wire import (
 )
 from evermirror.nodes.ports import WorkerView
 from evermirror.nodes.questions import answer
+from evermirror.nodes.running import in_time
 from evermirror.nodes.uplink_commands import Incoming
 from evermirror.nodes.uplink_held import compared, holding
 from evermirror.nodes.uplink_reports import Outgoing, SetBack
@@ -203,9 +204,7 @@ class Uplink:
                 group.create_task(self._reports.keep_forgetting(), name="uplink forgets")
                 group.create_task(self._keep_connected(), name="uplink")
         finally:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS_S):
-                    await self._reports.flush()
+            await in_time(self._reports.flush(), LAST_WORDS_S)
 
     async def _keep_connected(self) -> None:
         tries = 0
@@ -311,12 +310,8 @@ class Uplink:
                     self._confirm(),
                 ):
                     group.create_task(work)
-        except* PeerGone as ended:
-            raise _first(ended) from None
-        except* SetBack:
-            raise SetBack from None
-        except* FailureError as failed:
-            raise _first(failed) from None
+        except BaseExceptionGroup as ended:
+            raise _cause_of(ended) from None
         finally:
             self._passing.clear()
 
@@ -385,6 +380,17 @@ class Uplink:
             await connection.send(said)
 
 
-def _first(group: BaseExceptionGroup[PeerGone] | BaseExceptionGroup[FailureError]) -> BaseException:
+def _cause_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Why the tasks of a connection ended; where one of them has a bug, the whole group. (What is raised in
+    an ``except*`` would be a group again.)"""
+    kinds = (SetBack, PeerGone, FailureError)
+    _, others = group.split(kinds)
+    for kind in kinds if others is None else ():
+        if (found := group.subgroup(kind)) is not None:
+            return _leaf(found)
+    return group
+
+
+def _leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
     error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    return _leaf(error) if isinstance(error, BaseExceptionGroup) else error

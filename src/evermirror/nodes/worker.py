@@ -50,6 +50,7 @@ from evermirror.nodes.leaving import Leaving
 from evermirror.nodes.ports import WorkerPort
 from evermirror.nodes.room import Room
 from evermirror.nodes.rounds import Rounds
+from evermirror.nodes.running import in_time
 from evermirror.nodes.service import PollPlan, Upkeep
 from evermirror.nodes.shelf import Shelf
 from evermirror.nodes.tally import Tally, status_of
@@ -158,10 +159,7 @@ class Worker:
     async def _stop(self) -> None:
         await self._rounds.stop(STOP_GRACE_S)
         await self._care.stop(STOP_GRACE_S)
-        try:
-            async with asyncio.timeout(LAST_WORDS_S):
-                await self._tell_verified()
-        except TimeoutError:
+        if not await in_time(self._tell_verified(), LAST_WORDS_S):
             log.warning("nobody took the last reports")  # the next start tells what is held, and when seen
         await self._shelf.save()
 
