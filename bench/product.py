@@ -25,9 +25,9 @@ from evermirror.model.address import AllowList
 from evermirror.model.messages import Command, Report
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Host, RepoKey, RepoSpec
-from evermirror.nodes.caretaker import CareSettings
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.worker import Worker, WorkerParts
+from evermirror.nodes.worker.caretaker import CareSettings
+from evermirror.nodes.worker.worker import Worker, WorkerParts
 
 
 class NoGit:

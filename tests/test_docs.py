@@ -41,3 +41,13 @@ def test_every_status_and_error_type_is_explained_in_the_guide():
     text = page("guide.md")
     told = [*(s.value for s in RepoStatus), *(k.value for k in FailureKind)]
     assert [name for name in told if f"\n| `{name}` |" not in text] == []
+
+
+def test_every_test_that_the_page_of_bad_input_names_exists():
+    tests = Path(__file__).parent
+    named = set(re.findall(r"`(test_\w+)`", page("bad-input.md")))
+    there = {n for f in tests.rglob("test_*.py") for n in re.findall(r"def (test_\w+)", f.read_text("utf-8"))}
+    assert named
+    assert named - there == set()
+    files = set(re.findall(r"`(tests/[\w/]+)`", page("bad-input.md")))
+    assert [f for f in files if not (tests.parent / f).exists()] == []

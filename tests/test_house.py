@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "evermirror"
 MAY_START_PROCESSES = {
     "edge/git/process.py": "git that runs to its end",
     "edge/git/stream.py": "git that bytes flow through",
-    "faces/cli/worker.py": "becomes the worker itself, without the token on its command line",
+    "faces/cli/joining.py": "becomes the node itself, without the token on its command line",
 }
 
 

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from evermirror.edge.store.apply import in_groups
+from evermirror.edge.store.counts import Staleness
 from evermirror.edge.store.database import Database, parse_place
 from evermirror.edge.store.migrate import migrate, pending_migrations
-from evermirror.edge.store.repos import Staleness, UpsertCounts
+from evermirror.edge.store.repos import UpsertCounts
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.tables import metadata
 from evermirror.edge.store.writes import (
@@ -41,7 +42,7 @@ from evermirror.model.task import TaskStatus, Trigger
 from evermirror.nodes.service import RepoFilter
 
 A, B = "example.org/team/a", "example.org/team/b"
-STEPS = ["0001", "0002", "0003"]
+STEPS = ["0001", "0002", "0003", "0004"]
 DIGEST = "ab" * 32
 HEAD = "c" * 40
 HOSTILE = "é日本\U0001f680 %_\\'\";--\r\n\x00\x1b[31m\udcff\ud800"

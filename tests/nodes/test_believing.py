@@ -8,7 +8,7 @@ from evermirror.model.messages import Excused, Failed, HeldRepo, Kept, Released,
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskId
-from evermirror.nodes.believing import believed
+from evermirror.nodes.coordinator.believing import believed
 
 OWN, OTHER = RepoKey("github.com/x/own"), RepoKey("github.com/x/other")
 MINE, FOREIGN = TaskId(1), TaskId(2)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from evermirror.core.catalog.formats import parse_file
 from evermirror.errors import EvermirrorError
 from evermirror.nodes.all_in_one import UpOptions
-from evermirror.nodes.catalog_state import APPLIED
+from evermirror.nodes.coordinator.catalog_state import APPLIED
 from evermirror.nodes.service import RepoFilter
 from tests.support.gitrepo import UpstreamRepo
 
@@ -90,6 +91,32 @@ async def test_a_restart_reads_nothing_while_the_commit_is_the_same(stage, catal
         up.node.catalog.look_now()
         await up.until_status("r/2", "active")
         assert await total(up) == 2
+
+
+async def test_after_a_restart_a_commit_is_followed_without_reading_other_files(
+    stage, catalog, made, monkeypatch
+):
+    catalog.commit(files={"x": f"{made[0]}\n{made[2]}\n", "y": f"{made[1]}\n", "z": f"{made[2]}\n"})
+    async with stage.up(**settings(catalog.url)) as up:
+        await until_total(up, 3)
+    read = []
+
+    def note(path, *rest):
+        read.append(path)
+        return parse_file(path, *rest)
+
+    monkeypatch.setattr("evermirror.edge.catalog.reader.parse_file", note)
+    catalog.commit(files={"x": f"{made[0]}\n{made[3]}\n"})
+    async with stage.up(**settings(catalog.url)) as up:
+        await until_total(up, 4)
+        assert set(read) == {"x", "z"}, "the changed file, and the other one that names what it lost"
+        assert await total(up) == 4
+    (stage.data / "catalog" / "index").write_bytes(b"damaged")
+    read.clear()
+    catalog.commit(files={"x": f"{made[0]}\n", "z": ""})
+    async with stage.up(**settings(catalog.url)) as up:
+        await until_total(up, 2)
+        assert {"x", "y", "z"} <= set(read), "all of it was read again"
 
 
 async def test_what_came_while_it_was_stopped_is_acted_on_at_start(stage, catalog, made):
@@ -235,6 +262,24 @@ async def test_a_change_of_nearly_everything_is_read_anew_and_guarded(stage, cat
         assert await total(up) == 1
 
 
+async def test_what_is_read_again_unchanged_is_not_told_again(stage, catalog, made, monkeypatch):
+    monkeypatch.setattr("evermirror.edge.catalog.reader.CHANGE_MAX_BYTES", 100)
+    catalog.commit(files={"x": "\n".join(made[:12])})
+    async with stage.up(**settings(catalog.url)) as up:
+        await up.until(first_look(up))
+        told, assign = [], up.node.coordinator.assign
+
+        async def note(records):
+            told.extend(record.spec.url for record in records)
+            await assign(records)
+
+        monkeypatch.setattr(up.node.coordinator, "assign", note)
+        catalog.commit(files={"x": "\n".join([f"{made[0]} priority=high", *made[1:13]])})
+        await up.node.catalog.look()
+        assert sorted(told) == sorted([made[0], made[12]]), "one changed, one is new"
+        assert await total(up) == 13
+
+
 async def test_aliases_may_be_passed_on_in_one_commit(stage, catalog, made):
     catalog.commit(files={"x": f"{made[0]} alias=one\n{made[1]} alias=two\n"})
     async with stage.up(**settings(catalog.url)) as up:
@@ -274,7 +319,7 @@ async def test_what_the_api_adds_and_removes_is_committed_and_pushed(stage, cata
 
 
 async def test_what_could_not_be_pushed_is_told_and_pushed_later(stage, upstream, catalog, made, monkeypatch):
-    monkeypatch.setattr("evermirror.nodes.catalog_publish.RETRY_MAX_S", 0.2)
+    monkeypatch.setattr("evermirror.nodes.coordinator.catalog_publish.RETRY_MAX_S", 0.2)
     catalog.commit(files={"x": f"{made[0]}\n"})
     source = {"url": catalog.url, "writable": True}
     async with stage.up(**settings(source)) as up:  # the server takes no pushes yet

@@ -44,6 +44,7 @@ from evermirror.model.messages import (
     WorkerStatus,
 )
 from evermirror.model.refs import Oid, RefChange, RefsDigest
+from evermirror.model.relay import Source, worker_node_id
 from evermirror.model.repo import Host, Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import TaskStatus, Trigger
 from evermirror.model.url import UrlRules
@@ -61,11 +62,11 @@ from evermirror.model.wire import (
     Taken,
     Welcomed,
 )
-from evermirror.nodes import coordinator as module
-from evermirror.nodes import tasks as tasks_module
-from evermirror.nodes.coordinator import DAY_S, TASKS_KEPT_S, Coordinator
-from evermirror.nodes.fleet import OWN_TOKEN, Fleet
-from evermirror.nodes.orders import Orders
+from evermirror.nodes.coordinator import coordinator as module
+from evermirror.nodes.coordinator import tasks as tasks_module
+from evermirror.nodes.coordinator.coordinator import DAY_S, TASKS_KEPT_S, Coordinator
+from evermirror.nodes.coordinator.fleet import OWN_TOKEN, Fleet
+from evermirror.nodes.coordinator.orders import Orders
 from evermirror.nodes.service import AddStatus, PollPlan, RepoFilter, TaskParams
 
 URL = "https://github.com/owner/name"
@@ -82,11 +83,11 @@ class NotingOrders(Orders):
     """Notes what the store has at the moment at which a command is sent."""
 
     def __init__(self, store):
-        super().__init__(store, str)
+        super().__init__(store, lambda _, holder, key: Source(key, worker_node_id(holder)), lambda _: None)
         self.store = store
         self.stored = []
 
-    async def ordered(self, seq, command):
+    async def ordered(self, worker, seq, command):
         match command:
             case Assign(items=items):
                 self.stored.append([(await self.store.find_repo(i.key)).spec for i in items[:3]])
@@ -94,7 +95,7 @@ class NotingOrders(Orders):
                 self.stored.append([await self.store.find_repo(k) for k in keys])
             case Other(command=SyncNow(task_id=task_id)):
                 self.stored.append(await self.store.get_task(task_id))
-        return await super().ordered(seq, command)
+        return await super().ordered(worker, seq, command)
 
 
 class ScriptedWorker:

@@ -10,7 +10,7 @@ import pytest
 from evermirror.errors import Conflict, NotFound, Unavailable
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.worker import Duty
-from evermirror.nodes import fleet_admin
+from evermirror.nodes.coordinator import fleet_admin
 from tests.support.crew import hand, status_of, working
 
 QUICK = {"heartbeat": "100ms", "max_missed": 2, "grace": "300ms"}

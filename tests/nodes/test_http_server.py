@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 
@@ -63,3 +64,18 @@ async def test_a_large_body_is_not_taken_for_a_head(chunk):
         writer.write(b"0\r\n\r\n")
         async with asyncio.timeout(10):
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+
+
+async def test_answers_do_not_wait_for_acknowledgements(monkeypatch):
+    made = []
+    before = http_server._BoundedHttp.connection_made
+
+    def connection_made(self, transport):
+        made.append(transport.get_extra_info("socket"))
+        before(self, transport)
+
+    monkeypatch.setattr(http_server._BoundedHttp, "connection_made", connection_made)
+    async with connected() as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"ok")
+        assert made[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1

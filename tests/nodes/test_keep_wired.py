@@ -10,8 +10,8 @@ import pytest
 
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.model.access import Role
-from evermirror.nodes import caretaker
-from evermirror.nodes.tasks import Tasks
+from evermirror.nodes.coordinator.tasks import Tasks
+from evermirror.nodes.worker import caretaker
 from tests.support.gitrepo import read_refs
 
 SLOW = {"min_gap": "1h"}  # only what a test asks for is looked at

@@ -23,9 +23,11 @@ from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, Failed, ReleaseRepos
 from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import Trigger
-from evermirror.nodes import coordinator, enacting, lead, playground, uplink, uplink_reports, worker
-from evermirror.nodes.coordinator import Coordinator
+from evermirror.nodes import playground
+from evermirror.nodes.coordinator import coordinator, enacting, lead
+from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.service import TaskParams
+from evermirror.nodes.worker import uplink, uplink_reports, worker
 
 TROUBLE = FailureError(Failure(FailureKind.UNKNOWN, "the database is away"))
 

@@ -22,6 +22,7 @@ from evermirror.model.access import Role
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import (
+    ApplySettings,
     Command,
     Excused,
     Failed,
@@ -39,6 +40,7 @@ from evermirror.model.refs import RefChange, RefsDigest
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskId
 from evermirror.model.wire import (
+    PROTOCOL,
     Answer,
     Beat,
     Compare,
@@ -55,9 +57,11 @@ from evermirror.model.wire import (
     Up,
     Welcomed,
 )
-from evermirror.nodes import uplink, uplink_commands, uplink_reports
+from evermirror.nodes import redial
+from evermirror.nodes.redial import Phase
 from evermirror.nodes.service import PollPlan
-from evermirror.nodes.uplink import Phase, Uplink
+from evermirror.nodes.worker import uplink, uplink_commands, uplink_reports
+from evermirror.nodes.worker.uplink import Uplink
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -94,9 +98,19 @@ class FakeEngine:
         self.holds: dict[RepoKey, RefsDigest] = {}
         self.anew = 0
         self.dropped = 0
+        self.may_write = asyncio.Event()
+        self.may_write.set()
 
     def held(self) -> list[HeldRepo]:
         return [HeldRepo(k, d, 1.0) for k, d in sorted(self.holds.items())]
+
+    limits: ApplySettings | None = None
+
+    def limit(self, limits: ApplySettings) -> None:
+        self.limits = limits
+
+    async def keep_limits(self) -> None:
+        await self.may_write.wait()
 
     def began_anew(self) -> None:
         self.anew += 1
@@ -186,9 +200,11 @@ class Coordinator:
         assert isinstance(hello, Hello)
         return Talk(peer, hello)
 
-    async def welcomes(self, *, resumed: bool = False, taken: int = 0, epoch: int = 7) -> Talk:
+    async def welcomes(
+        self, *, resumed: bool = False, taken: int = 0, epoch: int = 7, redial_s: float = 0.0
+    ) -> Talk:
         talk = await self.hears()
-        await talk.peer.send(Welcomed(3, epoch, resumed, 0.05))
+        await talk.peer.send(Welcomed(3, epoch, resumed, 0.05, redial_s=redial_s))
         await talk.peer.send(Taken(talk.hello.generation, taken))
         return talk
 
@@ -276,7 +292,8 @@ async def test_it_says_who_it_is_tells_what_it_holds_and_sends_reports_in_order(
         await house.line.report(released(n))
     house.engine.holds = {key(n): digest(n + 1) for n in range(1500)}
     talk = await house.coordinator.welcomes()
-    assert talk.hello == Hello(1, "1.0", "w", 5, house.log.generation, 0, 0, 2.0, 10)
+    own = Hello(PROTOCOL, "1.0", "w", 5, house.log.generation, 0, 0, 2.0, 10, role=Role.WORKER)
+    assert talk.hello == own
     assert await talk.reports(450) == [released(n) for n in range(450)]
     first, second = await talk.next(), await talk.next()
     assert isinstance(first, Holding)
@@ -551,7 +568,7 @@ async def test_what_is_told_of_the_disk_stands_between_earlier_and_later_reports
 
 
 async def test_a_comparison_tells_the_ranges_that_differ_and_all_that_is_there(house, monkeypatch):
-    monkeypatch.setattr("evermirror.nodes.uplink_held.CHUNK", 100)
+    monkeypatch.setattr("evermirror.nodes.worker.uplink_held.CHUNK", 100)
     house.engine.holds = {key(n): digest(n + 1) for n in range(600)}
     talk = await house.coordinator.welcomes()
 
@@ -578,6 +595,19 @@ async def test_a_comparison_tells_the_ranges_that_differ_and_all_that_is_there(h
         told |= {item.key for item in frame.items}
     await talk.peer.send(Compare(4, (1, 2, 3)))
     await talk.until(lambda f: f == Obeyed(4))
+
+
+async def test_limits_are_in_force_at_once_and_acknowledged_when_they_are_written_down(house):
+    talk = await house.coordinator.welcomes()
+    house.engine.may_write.clear()
+    told = ApplySettings(host_rate=0.5)
+    await talk.peer.send(Ordered(1, told))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await talk.until(lambda f: isinstance(f, Obeyed))
+    assert house.engine.limits == told
+    house.engine.may_write.set()
+    assert await talk.until(lambda f: isinstance(f, Obeyed)) == Obeyed(1)
 
 
 async def test_commands_beyond_the_queues_bound_are_not_acknowledged_until_there_is_room(house, monkeypatch):
@@ -623,12 +653,46 @@ async def test_tries_are_further_and_further_apart_and_a_good_session_begins_ane
     talk = await house.coordinator.welcomes()
     await until(lambda: house.line.connected)
     house.pauses.clear()
-    house.mono += uplink.LASTED_S
+    house.mono += redial.LASTED_S
     house.coordinator.away = FailureError(Failure(FailureKind.NETWORK_TIMEOUT, "again"))
     await talk.peer.close("bye")
     await until(lambda: len(house.pauses) >= 2)
     assert house.pauses[0] <= 1
     assert house.pauses[1] <= 1
+
+
+async def longest_pause(house: House) -> float:
+    """Of many, once the coordinator is away."""
+    house.pauses.clear()
+    house.coordinator.away = FailureError(Failure(FailureKind.NETWORK_TIMEOUT, "away"))
+    await until(lambda: len(house.pauses) >= 60)
+    house.coordinator.away = None
+    return max(house.pauses[10:60])
+
+
+@pytest.mark.parametrize(("said", "kept"), [(4.0, 4.0), (0.001, 1.0), (3600.0, 60.0), (-5.0, 1.0)])
+async def test_no_pause_is_longer_than_the_coordinator_said_also_after_a_restart(tmp_path, said, kept):
+    path = tmp_path / "reports.db"
+    async with open_house(path) as house:
+        talk = await house.coordinator.welcomes(redial_s=said)
+        await until(lambda: house.log.redial_s == said)
+        await talk.peer.close("bye")
+        assert kept / 2 < await longest_pause(house) <= kept
+    async with open_house(path) as house:
+        talk = await house.coordinator.hears()
+        await talk.peer.close("not yet")
+        assert kept / 2 < await longest_pause(house) <= kept
+
+
+async def test_a_coordinator_that_says_nothing_of_pauses_leaves_them_to_the_worker(tmp_path):
+    async with open_house(tmp_path / "reports.db") as house:
+        talk = await house.coordinator.welcomes(redial_s=4.0)
+        await until(lambda: house.log.redial_s == 4.0)
+        await talk.peer.close("an older one comes")
+        talk = await house.coordinator.welcomes()
+        await until(lambda: house.log.redial_s is None)
+        await talk.peer.close("bye")
+        assert await longest_pause(house) > 30
 
 
 @pytest.mark.parametrize("kind", [FailureKind.AUTH_FAILED, FailureKind.PERMISSION_DENIED])

@@ -11,7 +11,7 @@ from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.model.memory import RepoMemory
 from evermirror.model.messages import AssignRepos
 from evermirror.model.repo import RepoKey
-from evermirror.nodes.worker import Worker, WorkerParts
+from evermirror.nodes.worker.worker import Worker, WorkerParts
 from tests.core.schedule.test_scheduler import T0, entry, run
 
 NAMES = [f"a/{n:04}" for n in range(1000)]

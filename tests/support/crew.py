@@ -20,7 +20,7 @@ from evermirror.nodes.all_in_one import Node
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.running import running
 from evermirror.nodes.wiring import credentials_of, git_settings, make_worker
-from evermirror.nodes.worker import Worker
+from evermirror.nodes.worker.worker import Worker
 
 
 def status_of(repos: int = 0, *, running: Iterable[str] = (), accepting: bool = True) -> WorkerStatus:
@@ -36,7 +36,7 @@ async def working(node: Node, config: Config, name: str, token: int) -> AsyncIte
         credentials = credentials_of(config)
         config.data.dir.mkdir(parents=True, exist_ok=True)
         dialer = server.dialer(Identity(token, name, Role.WORKER, trusted=True))
-        worker, uplink = await make_worker(
+        worker, uplink, lines = await make_worker(
             config,
             Git(git_settings(config), credentials),
             credentials,
@@ -45,6 +45,7 @@ async def working(node: Node, config: Config, name: str, token: int) -> AsyncIte
             stack,
             alone=False,
         )
+        await stack.enter_async_context(running(lines.run, node.broken))
         await stack.enter_async_context(running(uplink.run, node.broken))
         await stack.enter_async_context(running(worker.run, node.broken))
         yield worker

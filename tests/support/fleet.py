@@ -34,6 +34,7 @@ from evermirror.core.fleet.decisions import (
     Release,
     ReportTaken,
     Send,
+    SetLimits,
     Undelivered,
     Welcome,
 )
@@ -62,6 +63,7 @@ from evermirror.core.fleet.hashing import key_hash, key_hashes
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.core.fleet.views import RepoView, Restored, WorkerView
+from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerFacts, WorkerId, WorkerRecord
 
@@ -130,6 +132,7 @@ class FakeWorker:
         self.clones: dict[RepoKey, None] = {}  # under way
         self.roles: dict[RepoKey, bool] = {}  # primary?
         self.others: list[object] = []
+        self.limits: ApplySettings | None = None
         self.nudged: list[RepoKey] = []
 
     def forget_session(self) -> None:
@@ -259,7 +262,14 @@ class Fleet:
         worker.session, worker.connected = self.sessions, True
         worker.commands.clear()
         event = WorkerConnected(
-            self.sessions, worker.id, worker.facts, worker.boot, worker.generation, worker.epoch, worker.seen
+            self.sessions,
+            worker.id,
+            worker.facts,
+            worker.boot,
+            worker.generation,
+            worker.epoch,
+            worker.seen,
+            worker.limits,
         )
         decision = self.handle(event)
         welcome = next((a for a in decision.actions if isinstance(a, Welcome)), None)
@@ -313,8 +323,11 @@ class Fleet:
             seq, command = worker.commands.popleft()
             if worker.id is not None and seq == worker.seen + 1:
                 worker.seen = seq
+                if isinstance(command, SetLimits):
+                    self._do(worker, command)
                 self.handle(CommandsAcked(worker.id, worker.session, seq))
-                self._do(worker, command)
+                if not isinstance(command, SetLimits):
+                    self._do(worker, command)
             count = None if count is None else count - 1
 
     def finish(self, worker: FakeWorker, key: RepoKey, *, room: bool = True) -> None:
@@ -361,6 +374,8 @@ class Fleet:
                         self.sync(worker, key)
             case CompareRanges():
                 self._compare(worker, command)
+            case SetLimits(limits):
+                worker.limits = limits
             case Other(other):
                 worker.others.append(other)
 

@@ -40,6 +40,8 @@ class Node:
         self.name = name
         self.data = data or folder / name
         self.port = free_port()
+        self.only_logs = False  # what it says on stdout is dropped
+        self.program = COMMAND
         self._folder = folder
         self._out = folder / f"{name}.log"
         self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), **env}
@@ -47,15 +49,19 @@ class Node:
         self.client = httpx2.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=20)
 
     def start(self, *command: str) -> None:
-        argv = [*COMMAND, *command, "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
+        argv = [*self.program, *command, "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         with self._out.open("ab") as out:
-            self._process = subprocess.Popen(
-                argv, stdout=out, stderr=subprocess.STDOUT, cwd=self._folder, env=self._env
-            )
+            said = subprocess.DEVNULL if self.only_logs else out
+            self._process = subprocess.Popen(argv, stdout=said, stderr=out, cwd=self._folder, env=self._env)
 
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def log(self) -> str:
         return self._out.read_text() if self._out.exists() else ""
@@ -134,11 +140,11 @@ class FleetProcesses:
             check=False,
         )
 
-    def token(self, name: str, role: str = "worker") -> str:
+    def token(self, name: str, role: str = "worker", *, trusted: bool = True) -> str:
         done = self.run(
             *("token", "create", "--role", role, "--name", name, "--json"),
             *("--data", str(self.coordinator.data)),
-            *(("--trusted",) if role == "worker" else ()),
+            *(("--trusted",) if role == "worker" and trusted else ()),
         )
         assert done.returncode == 0, done.stderr
         return str(json.loads(done.stdout)["token"])
@@ -162,8 +168,8 @@ class FleetProcesses:
         node.start("worker", "join", self.address, self.tokens[name])
         return node
 
-    def node(self, name: str, data: Path | None = None) -> Node:
-        return Node(self.folder, name, {**self._env, "EVERMIRROR_WORKER__NAME": name}, data)
+    def node(self, name: str, data: Path | None = None, **settings: str) -> Node:
+        return Node(self.folder, name, {**self._env, "EVERMIRROR_WORKER__NAME": name, **settings}, data)
 
     def close(self) -> None:
         for node in (*self.workers.values(), self.coordinator):
@@ -278,8 +284,14 @@ class FleetProcesses:
 
 def is_clone(request: Request) -> bool:
     """A fetch by someone who has nothing yet."""
-    if request.service != "upload-pack":
-        return False
+    return is_fetch(request) and b"have " not in _unpacked(request)
+
+
+def is_fetch(request: Request) -> bool:
+    """A pack was asked for: of everything, or of what is new."""
+    return request.service == "upload-pack" and b"command=fetch" in _unpacked(request)
+
+
+def _unpacked(request: Request) -> bytes:
     packed = "gzip" in request.headers.get("content-encoding", "")
-    body = gzip.decompress(request.body) if packed else request.body
-    return b"command=fetch" in body and b"have " not in body
+    return gzip.decompress(request.body) if packed else request.body

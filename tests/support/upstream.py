@@ -1,8 +1,8 @@
 """A real git server for tests: ``git http-backend`` behind a threaded HTTP/1.1 server, with faults to order.
 
-Rules: it listens on a free port of 127.0.0.1, keeps connections alive, answers as nginx with fcgiwrap would;
-every fault is an attribute or method that may be used while it runs; ``close`` leaves no thread, socket or
-process behind.
+Rules: it listens on a free port of 127.0.0.1 (or of ``address``), keeps connections alive, answers as nginx
+with fcgiwrap would; every fault is an attribute or method that may be used while it runs; ``close`` leaves no
+thread, socket or process behind.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class UpstreamServer:
     always_chunked: bool = False  # also small answers are sent in chunks
     keep_alive: bool = True  # False: every answer ends its connection
     server_env: dict[str, str] = field(default_factory=dict)  # added to http-backend's environment
+    address: str = "127.0.0.1"
 
     delay_s: float = 0.0  # before each answer
     stall_after_bytes: int | None = None  # of an answer's body; then silence until this is None or close
@@ -107,10 +108,10 @@ class UpstreamServer:
     @property
     def host(self) -> str:
         """As in a URL: the certificate also has the name ``localhost``."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.address}:{self.port}"
 
-    def url(self, name: str, *, host: str = "127.0.0.1") -> str:
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}/{name}"
+    def url(self, name: str, *, host: str | None = None) -> str:
+        return f"{'https' if self.tls else 'http'}://{host or self.address}:{self.port}/{name}"
 
     def create(self, name: str, commits: int = 3, *, object_format: str = "sha1") -> UpstreamRepo:
         """A new repository ``name``.git with ``commits`` commits on main (0: empty)."""
@@ -217,7 +218,7 @@ class _Server(ThreadingHTTPServer):
         self.owner = owner
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__((owner.address, 0), _Handler)
 
     def register(self, connection: socket.socket) -> None:
         with self._open_lock:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from evermirror.config.schema import KeyPath, Setting, all_settings, find_setting
-from evermirror.config.settings import SettingError
+from evermirror.config.section import SettingError
 from evermirror.config.values import Kind
 from evermirror.errors import InvalidValue
 

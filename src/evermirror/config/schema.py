@@ -10,7 +10,8 @@ from functools import cache
 
 from pydantic.fields import FieldInfo
 
-from evermirror.config.settings import Config, Credential, Section
+from evermirror.config.section import Section
+from evermirror.config.settings import Config, Credential
 from evermirror.config.values import Kind
 
 KeyPath = tuple[str, ...]

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
+from evermirror.config.fleet_sections import Aggregator, Relay
+from evermirror.config.section import Section, SettingError
 from evermirror.config.sources import read_sources
 from evermirror.config.values import (
     Address,
@@ -46,20 +48,6 @@ OWN_PREFIXES = ("refs/evermirror/", "refs/restored/", "refs/archive/")
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 MB = 1_000_000
-
-
-class SettingError(ValueError):
-    """A rule between settings of a section is broken; ``key`` is the one to change."""
-
-    def __init__(self, key: str, problem: str) -> None:
-        super().__init__(problem)
-        self.key = key
-
-
-class Section(BaseModel):
-    """One table of the file: unknown keys are refused, nothing changes after it was checked."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
 
 def _check_schemes(schemes: tuple[str, ...]) -> tuple[str, ...]:
@@ -181,7 +169,9 @@ class Schedule(Section):
         default=24 * HOUR, gt=0, description="Nor less often than this; none: no bound."
     )
     polls_per_second: MaybeNumber = Field(
-        default=None, gt=0, description="Budget over all repositories; none: no bound."
+        default=None,
+        gt=0,
+        description="Budget over all repositories; none: no bound. A coordinator's is its fleet's.",
     )
 
     @model_validator(mode="after")
@@ -194,7 +184,9 @@ class Schedule(Section):
 class Limits(Section):
     """Bounds that keep us polite and safe."""
 
-    host_rate: Rate = Field(default=5.0, gt=0, description="Requests to one upstream host.")
+    host_rate: Rate = Field(
+        default=5.0, gt=0, description="Requests to one upstream host. A coordinator's is its fleet's."
+    )
     host_connections: Count = Field(default=8, ge=1, le=1000, description="Connections to one upstream host.")
     polls_in_flight: Count = Field(
         default=256, ge=1, le=100_000, description="Polls under way at the same time, over all hosts."
@@ -293,6 +285,10 @@ class Fleet(Section):
     """Several workers: see the operations guide."""
 
     replicas: Count = Field(default=1, ge=1, le=16, description="Workers that hold each repository.")
+    copy_from_holders: Flag = Field(
+        default=True,
+        description="What another worker holds is copied from it through a relay; upstream gives the rest.",
+    )
     warm_up: Duration = Field(
         default=10 * MINUTE,
         ge=0,
@@ -321,13 +317,6 @@ class Worker(Section):
         default=1.0, gt=0, le=1000, description="Share of the load; 2 takes twice as much as 1."
     )
     capacity: MaybeCount = Field(default=None, ge=0, description="The most repositories it takes.")
-
-
-class Aggregator(Section):
-    """This process as the aggregator of a fleet."""
-
-    token: Secret = Field(default=None, description="From `evermirror token create --role aggregator`.")
-    coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
 
 
 class Auth(Section):
@@ -418,6 +407,7 @@ class Config(Section):
     fleet: Fleet = Fleet()
     worker: Worker = Worker()
     aggregator: Aggregator = Aggregator()
+    relay: Relay = Relay()
     auth: Auth = Auth()
     credentials: Mapping[CredentialName, Credential] = {}
     webhooks: Webhooks = Webhooks()

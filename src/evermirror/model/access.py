@@ -28,6 +28,7 @@ class TokenRecord:
     created_at: float
     last_used_at: float | None = None
     revoked_at: float | None = None
+    operator: str = ""  # who runs the node that shows it; of one operator only one counts in a quorum
 
 
 @dataclass(frozen=True, slots=True)

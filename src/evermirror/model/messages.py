@@ -11,7 +11,8 @@ from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure
 from evermirror.model.kept import KeptTip
 from evermirror.model.refs import Oid, RefChange, RefsDigest
-from evermirror.model.repo import Priority, RepoKey, RepoSpec
+from evermirror.model.relay import Source
+from evermirror.model.repo import Host, Priority, RepoKey, RepoSpec
 from evermirror.model.task import TaskId
 
 # Commands
@@ -24,14 +25,14 @@ class AssignRepos:
     ``activities`` (parallel to ``repos``, or empty) is what earlier holders knew of their pushes.
     Of a list in chunks all but the last have ``more``: their places in the queue depend on one another.
     ``following``: another worker polls these; this one looks only when it is told to. ``paused``: a person
-    disabled them; they are held and not looked at. ``sources``: live holders to clone from, by name."""
+    disabled them; they are held and not looked at. ``sources``: live holders to clone from."""
 
     repos: tuple[RepoSpec, ...]
     activities: tuple[Activity | None, ...] = ()
     more: bool = False
     following: frozenset[RepoKey] = frozenset()
     paused: frozenset[RepoKey] = frozenset()
-    sources: tuple[tuple[RepoKey, str], ...] = ()
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ class SyncNow:
 @dataclass(frozen=True, slots=True)
 class LookAt:
     """Others changed these, or differ: look now and tell the digest, also where nothing moved. Nobody
-    waits."""
+    waits. ``sources``: live holders that have seen them move."""
 
     keys: tuple[RepoKey, ...]
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,17 @@ class RestoreTip:
 
 @dataclass(frozen=True, slots=True)
 class ApplySettings:
-    """Limits that the coordinator sets for this worker; None leaves a value as it is."""
+    """All limits that the coordinator sets for this worker, in place of those told before; None: it sets
+    none. The worker's own settings hold besides: the smaller one counts.
+
+    ``host_rate`` is for every host that ``host_rates`` does not name. ``told_at``: UTC seconds, of the
+    coordinator."""
 
     polls_per_second: float | None = None
     host_rate: float | None = None
     slots: int | None = None
+    host_rates: tuple[tuple[Host, float], ...] = ()
+    told_at: float = 0.0
 
 
 Command = AssignRepos | ReleaseRepos | SyncNow | LookAt | RestoreTip | ApplySettings

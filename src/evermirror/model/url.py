@@ -113,6 +113,12 @@ def parse_url(text: str, rules: UrlRules) -> RepoUrl:
     return _parse(text, rules)
 
 
+def host_in(text: str) -> Host:
+    """The host of a URL that is in its canonical form already."""
+    _, remote, rest = text.partition("://")
+    return Host(rest.partition("/")[0].rpartition("@")[2]) if remote else LOCAL_HOST
+
+
 def plain_key(text: str, rules: UrlRules, hosts: dict[str, Host | None]) -> tuple[RepoKey, Host] | None:
     """Key and host of a URL of the usual form, which is also the form that is fetched; None for all others.
 

@@ -16,16 +16,31 @@ in one.
         │ Compared ─────────────────────────────────────────▶ │
         │ ◀──────────────────────────────────────── Question  │   small reads for people
         │ Answer ───────────────────────────────────────────▶ │
+        │ ◀────────────────────────────────────────── Access  │   its pass and the relays, renewed in time
+
+      aggregator
+        │ Hello ────────────────────────────────────────────▶ │   where its relay listens
+        │ ◀──────────────────────────────── Welcomed, Access  │   or Rejected
+        │ Follow(since) ────────────────────────────────────▶ │
+        │ ◀───────────────────────────────────────── Changes  │   one at a time, until …
+        │ Followed(upto) ───────────────────────────────────▶ │   … they are on its disk
+        │ Have, Lack ───────────────────────────────────────▶ │   what it serves, verified
+        │ AskHolders ───────────────────────────────────────▶ │
+        │ ◀───────────────────────────────────────── Holders  │
+        │ Doubted, Accused ─────────────────────────────────▶ │   let them look; this one lies
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from evermirror.model.messages import Command, HeldRepo, Progress, Report, WorkerStatus
+from evermirror.model.access import Role
+from evermirror.model.changes import Change, RepoHolders
+from evermirror.model.messages import ApplySettings, Command, HeldRepo, Progress, Report, WorkerStatus
+from evermirror.model.relay import NodeId, RelayAddress
 from evermirror.model.repo import RepoKey
 
-PROTOCOL = 1  # grows when a frame changes its meaning; unknown fields of a newer side are left out
+PROTOCOL = 2  # grows when a frame changes its meaning; unknown fields of a newer side are left out
 PROTOCOL_OLDEST = 1  # the oldest that a coordinator still speaks with
 
 # Worker to coordinator
@@ -46,6 +61,10 @@ class Hello:
     seen: int = 0
     weight: float = 1.0
     capacity: int | None = None
+    relay: RelayAddress | None = None  # that it runs, as others reach it
+    role: Role | None = None  # what it takes itself for: a token of the other kind is then refused in words
+    limits: ApplySettings | None = None  # that it was told last, by whichever process
+    refs_extra: tuple[str, ...] = ()  # what it mirrors besides branches and tags: digests depend on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +122,65 @@ class Answer:
     error: str = ""
 
 
-Up = Hello | Beat | Holding | Numbered | Passing | Obeyed | Compared | Answer
+# Aggregator to coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Tell every change after this number; 0: every repo."""
+
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Changes up to ``upto`` are on its disk."""
+
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Have:
+    """It serves these, verified; told again in full after each Welcomed that is not resumed."""
+
+    items: tuple[HeldRepo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """It no longer holds these."""
+
+    keys: tuple[RepoKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskHolders:
+    """Who holds these now? At most 500."""
+
+    number: int
+    keys: tuple[RepoKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """What holders report of these is not what upstream says: let them look again. At most 500."""
+
+    keys: tuple[RepoKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accused:
+    """What this node reported or served is false, for a reason that a person can check."""
+
+    node: NodeId
+    key: RepoKey
+    reason: str
+    evidence: str  # digests and times, as text
+
+
+FromWorker = Hello | Beat | Holding | Numbered | Passing | Obeyed | Compared | Answer
+FromAggregator = Hello | Beat | Follow | Followed | Have | Lack | AskHolders | Doubted | Accused
+Up = FromWorker | FromAggregator
 
 # Coordinator to worker
 
@@ -118,7 +195,7 @@ class Welcomed:
     resumed: bool
     heartbeat_s: float
     http_url: str = ""  # where people and nodes reach the coordinator
-    relays: tuple[str, ...] = ()  # host:port of each
+    redial_s: float = 0.0  # the longest pause between two tries to reach it again; 0: not said
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,4 +241,37 @@ class Question:
     key: RepoKey
 
 
-Down = Welcomed | Rejected | Ordered | Taken | Compare | Question
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who the node is for others, and where relays are. ``pass_`` is sealed by the coordinator's key, whose
+    public half is ``seal_key``; a new frame comes well before the pass ends (``until``, UTC seconds)."""
+
+    node: NodeId
+    pass_: str = field(repr=False)
+    until: float
+    seal_key: bytes
+    relays: tuple[RelayAddress, ...] = ()
+
+
+# Coordinator to aggregator
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """In the order of their numbers; the next ones follow once these are on the aggregator's disk."""
+
+    items: tuple[Change, ...]
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """The answer to the question of that number."""
+
+    number: int
+    items: tuple[RepoHolders, ...]
+
+
+ToWorker = Welcomed | Rejected | Ordered | Taken | Compare | Question | Access
+ToAggregator = Welcomed | Rejected | Access | Changes | Holders
+Down = ToWorker | ToAggregator

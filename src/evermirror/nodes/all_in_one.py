@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -12,31 +13,35 @@ import structlog
 
 from evermirror.config import Config
 from evermirror.edge.git.command import Git
+from evermirror.edge.git.serve import GitServer
 from evermirror.edge.rpc.inprocess import InProcessServer
 from evermirror.edge.rpc.transport import Identity
 from evermirror.errors import ConfigError
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoKey, RepoStatus
 from evermirror.nodes import lifecycle
-from evermirror.nodes.catalog_watch import CatalogWatch
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.coordinator import Coordinator
-from evermirror.nodes.door import Door
-from evermirror.nodes.fleet import OWN_TOKEN
-from evermirror.nodes.front import check_exposure, http_front, url_of
-from evermirror.nodes.lead import Lead, fleet_settings, leading
+from evermirror.nodes.coordinator.catalog_watch import CatalogWatch
+from evermirror.nodes.coordinator.coordinator import Coordinator
+from evermirror.nodes.coordinator.door import Door
+from evermirror.nodes.coordinator.fleet import OWN_TOKEN
+from evermirror.nodes.coordinator.front import check_exposure, http_front, url_of
+from evermirror.nodes.coordinator.lead import Lead, fleet_settings, leading
 from evermirror.nodes.playground import playground_running
+from evermirror.nodes.pulled_through import PulledThrough, pulling_through, wanted_here
 from evermirror.nodes.running import running, until_stopped
+from evermirror.nodes.served import ServedMirrors
 from evermirror.nodes.service import RepoFilter
-from evermirror.nodes.uplink import Uplink
 from evermirror.nodes.wiring import (
     credentials_of,
     git_settings,
     make_worker,
     schedule_settings,
+    serve_settings,
     with_absolute_data,
 )
-from evermirror.nodes.worker import Worker
+from evermirror.nodes.worker.uplink import Uplink
+from evermirror.nodes.worker.worker import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -123,14 +128,21 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
         )
         await check_exposure(config, lead.store)
         name = config.worker.name or socket.gethostname()
-        server = await stack.enter_async_context(InProcessServer(lead.fleet.serve))
+        server = await stack.enter_async_context(InProcessServer(lead.reception.serve))
         dialer = server.dialer(Identity(OWN_TOKEN, name, Role.WORKER, trusted=True))
-        worker, uplink = await make_worker(config, git, credentials, dialer, clock, stack, alone=True)
-        await stack.enter_async_context(http_front(config, sock, lead, git, worker))
+        worker, uplink, lines = await make_worker(config, git, credentials, dialer, clock, stack, alone=True)
+        git_server = GitServer(git, serve_settings(config))
+        own = ServedMirrors(lead.coordinator, worker, git_server)
+        served = PulledThrough(
+            config, own, lead.coordinator.find_repo, lambda key: wanted_here(lead.fleet, key)
+        )
+        await stack.enter_async_context(http_front(config, sock, lead, served, git_server))
+        await stack.enter_async_context(running(lines.run, broken))
         await stack.enter_async_context(running(uplink.run, broken))
         await stack.enter_async_context(running(worker.run, broken))
         await lead.begin(stack, broken)
-        door = Door(config, lead.store, lead.fleet)
+        beside = functools.partial(pulling_through, config, served, server, git, git_server, clock, broken)
+        door = Door(config, lead.store, lead.reception.serve, beside)
         await stack.enter_async_context(running(door.run, broken))
         yield Node(config, url, lead.coordinator, worker, lead.catalog, lead, uplink, door, broken)
 

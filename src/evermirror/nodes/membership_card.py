@@ -1,4 +1,4 @@
-"""What a worker keeps of its joining: the coordinator's address, its token, the CA that the token names."""
+"""What a node keeps of its joining: the coordinator's address, its token, the CA that the token names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from evermirror.config import Config, split_host_port
 from evermirror.edge.rpc.client import GrpcDialer
 from evermirror.edge.rpc.join import fetch_ca, split_join_token
 from evermirror.edge.rpc.pki import ca_fingerprint
+from evermirror.edge.rpc.transport import Connection
 from evermirror.errors import EnvironmentUnfit, UsageError
+from evermirror.model.access import Role
+from evermirror.nodes.wiring import with_absolute_data
 
 FILE = "joined.json"
 CA_FILE = "coordinator-ca.pem"
-JOIN = "Join once with `evermirror worker join HOST:PORT TOKEN`, or set worker.coordinator and worker.token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +28,42 @@ class Card:
     token: str
 
 
-def card_of(config: Config) -> Card:
+def card_of(config: Config, role: Role = Role.WORKER) -> Card:
     """From the settings, else from an earlier join."""
-    said = config.worker
+    said = config.aggregator if role is Role.AGGREGATOR else config.worker
     if said.coordinator is not None and said.token is not None:
         return Card(said.coordinator, said.token.get_secret_value())
+    node = role.value
+    hint = (
+        f"Join once with `evermirror {node} join HOST:PORT TOKEN`, or set {node}.coordinator and {node}.token"
+    )
     try:
         kept = json.loads((config.data.dir / FILE).read_text("utf-8"))
         return Card(said.coordinator or kept["coordinator"], kept["token"])
     except FileNotFoundError:
-        raise UsageError("this worker has not joined a coordinator yet", hint=JOIN) from None
+        raise UsageError(f"this {node} has not joined a coordinator yet", hint=hint) from None
     except (OSError, ValueError, KeyError) as error:
-        raise EnvironmentUnfit(f"{FILE} in the data folder cannot be read: {error}", hint=JOIN) from None
+        raise EnvironmentUnfit(f"{FILE} in the data folder cannot be read: {error}", hint=hint) from None
+
+
+async def join(config: Config, card: Card) -> None:
+    """Try the token once, and keep what it needs; nothing is kept where the coordinator refuses it."""
+    config = with_absolute_data(config)
+    dialer = await dialer_of(config, card)
+    connection = await dialer.dial()
+    await connection.close()
+    keep_card(config.data.dir, card)
+
+
+class LateDialer:
+    """Fetches the CA with the first connection: a coordinator that is away keeps no node from starting."""
+
+    def __init__(self, config: Config, card: Card) -> None:
+        self._config = config
+        self._card = card
+
+    async def dial(self) -> Connection:
+        return await (await dialer_of(self._config, self._card)).dial()
 
 
 def keep_card(folder: Path, card: Card) -> None:

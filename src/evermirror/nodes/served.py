@@ -11,8 +11,8 @@ from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy
 from evermirror.errors import InvalidUrl, NotFound
 from evermirror.faces.api.git_service import GitBusy, ServedRepo
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.nodes.coordinator import Coordinator
-from evermirror.nodes.worker import Worker
+from evermirror.nodes.coordinator.coordinator import Coordinator
+from evermirror.nodes.worker.worker import Worker
 
 BEGUN_S = 60.0  # between two requests of one clone; git sends the next as soon as it has read the last
 TOLD_OF_MAX = 10_000
@@ -35,7 +35,7 @@ class ServedMirrors:
         self._clock = clock
         self._told_of: dict[str, tuple[ServedRepo, float]] = {}  # by the name asked for, oldest first
 
-    async def open(self, key: str, *, begun: bool = False) -> ServedRepo | None:
+    async def open(self, key: str, *, begun: bool = False, private: bool = True) -> ServedRepo | None:
         """The mirror of ``key`` (or alias), where it is in the catalog and on disk.
 
         A clone is several requests: one that has begun goes on from the trash, should its mirror leave."""
@@ -43,6 +43,8 @@ class ServedMirrors:
             record = await self._coordinator.find_repo(key)
         except (NotFound, InvalidUrl):
             return await self._leaving(key) if begun else None
+        if record.spec.private and not private:
+            return None
         path = self._worker.mirror_path(record.key)
         if path is None:
             return await self._leaving(key) if begun else None
@@ -62,15 +64,15 @@ class ServedMirrors:
         return None if path is None else replace(repo, path=path)
 
     def advertise(self, repo: ServedRepo, protocol: str, client: str) -> AsyncIterator[bytes]:
-        return _told(self._server.advertise(repo.path, protocol, client=client))
+        return told(self._server.advertise(repo.path, protocol, client=client))
 
     def upload_pack(
         self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str, client: str
     ) -> AsyncIterator[bytes]:
-        return _told(self._server.upload_pack(repo.path, body, protocol, client=client))
+        return told(self._server.upload_pack(repo.path, body, protocol, client=client))
 
 
-async def _told(chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+async def told(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Ends git as soon as the client is gone; says in the HTTP face's words that there is no room."""
     async with contextlib.aclosing(chunks):
         try:

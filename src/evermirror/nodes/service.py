@@ -13,8 +13,8 @@ from evermirror.model.messages import HostState, RunningSync
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
 from evermirror.model.task import TaskId, TaskRecord, Trigger
-from evermirror.nodes.catalog_state import CatalogState
-from evermirror.nodes.fleet_view import FleetView, Losing, WorkerInfo
+from evermirror.nodes.coordinator.catalog_state import CatalogState
+from evermirror.nodes.coordinator.fleet_view import FleetView, Losing, WorkerInfo
 
 
 class AddStatus(Enum):
@@ -67,6 +67,7 @@ class PollPlan:
     reason: str
     gap_s: float | None  # the gap the policy aims for
     last_poll_at: float | None
+    source_url: str | None = None  # the address that last answered; None: not known since the worker started
 
 
 @dataclass(frozen=True, slots=True)

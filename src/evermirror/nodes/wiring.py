@@ -6,6 +6,7 @@ import contextlib
 import random
 import secrets
 import socket
+from dataclasses import replace
 
 from pydantic import SecretStr
 
@@ -25,22 +26,30 @@ from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.mirror import Mirrors, MirrorSettings
 from evermirror.edge.git.probe import Prober, ProbeSettings
-from evermirror.edge.git.serve import ServeSettings
+from evermirror.edge.git.serve import GitServer, ServeSettings
 from evermirror.edge.net.resolver import Resolver
+from evermirror.edge.relay.asking import AskingLines
+from evermirror.edge.relay.gateway import Gateway
+from evermirror.edge.relay.limits import ServingLimits
+from evermirror.edge.relay.serving import ServingLines
 from evermirror.edge.rpc.transport import Dialer
 from evermirror.edge.store.local import LocalState
 from evermirror.edge.store.report_log import ReportLog
 from evermirror.edge.store.store import Store
 from evermirror.model.address import AllowList
 from evermirror.model.url import UrlRules
-from evermirror.nodes.caretaker import CareSettings
-from evermirror.nodes.catalog_publish import CatalogPublisher
-from evermirror.nodes.catalog_records import CatalogRecords
-from evermirror.nodes.catalog_watch import CatalogSettings, CatalogWatch
+from evermirror.model.wire import Access
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.coordinator import Coordinator
-from evermirror.nodes.uplink import Uplink
-from evermirror.nodes.worker import Worker, WorkerParts
+from evermirror.nodes.coordinator.catalog_publish import CatalogPublisher
+from evermirror.nodes.coordinator.catalog_records import CatalogRecords
+from evermirror.nodes.coordinator.catalog_watch import CatalogSettings, CatalogWatch
+from evermirror.nodes.coordinator.coordinator import Coordinator
+from evermirror.nodes.worker.caretaker import CareSettings
+from evermirror.nodes.worker.line_service import MirrorLines
+from evermirror.nodes.worker.nearby import Nearby
+from evermirror.nodes.worker.ports import NoSeeds
+from evermirror.nodes.worker.uplink import Uplink
+from evermirror.nodes.worker.worker import Worker, WorkerParts
 
 
 async def make_worker(
@@ -52,8 +61,9 @@ async def make_worker(
     stack: contextlib.AsyncExitStack,
     *,
     alone: bool,
-) -> tuple[Worker, Uplink]:
-    """A worker over this node's data folder, and its line to a coordinator; ``stack`` closes what it opens.
+) -> tuple[Worker, Uplink, ServingLines]:
+    """A worker over this node's data folder, its line to a coordinator, and those over which others read
+    from it; ``stack`` closes what it opens.
 
     ``alone``: all-in-one, whose coordinator is always there, and where nobody else could take a clone."""
     allow = AllowList.parse(list(config.upstreams.allow))
@@ -74,26 +84,41 @@ async def make_worker(
         capacity=config.worker.capacity,
         boot=secrets.randbits(63),
         version=evermirror.__version__,
+        refs_extra=config.upstreams.refs_extra,
         clock=clock,
         chance=random.Random(),  # noqa: S311 - spreads retries, guards nothing
     )
+    mirrors = Mirrors(config.data.dir / "mirrors", git, mirror_settings(config))
+    asking = AskingLines()
+    stack.callback(asking.close)
+    gateway = await stack.enter_async_context(Gateway(asking))
+    nearby = Nearby(git, mirrors, asking, gateway, lambda: uplink.access)
     parts = WorkerParts(
         port=uplink,
         scheduler=Scheduler(settings),
         prober=prober,
-        mirrors=Mirrors(config.data.dir / "mirrors", git, mirror_settings(config)),
+        mirrors=mirrors,
         maintenance=Maintenance(git, upkeep_settings(config)),
         local=local,
         disk=DiskGuard(config.fleet.disk_high),
         clock=clock,
         chance=random.Random(),  # noqa: S311 - spreads retries, guards nothing
         care=care_settings(config),
+        nearby=nearby if config.fleet.copy_from_holders else NoSeeds(),
         hands_back=not alone,
         remembers=not alone,
     )
     worker = Worker(parts, settings)
     uplink.attach(worker)
-    return worker, uplink
+    server = GitServer(git, replace(serve_settings(config), shows_kept=True, cache_folder=None))
+    lines = ServingLines(MirrorLines(server, worker.mirror_path), ServingLimits(config.relay.lines))
+
+    def take_access(access: Access) -> None:
+        asking.set_access(access)
+        lines.set_access(access)
+
+    uplink.on_access = take_access
+    return worker, uplink, lines
 
 
 def probe_settings(config: Config, allow: AllowList) -> ProbeSettings:
@@ -195,6 +220,7 @@ def make_catalog(
         records=CatalogRecords(store, coordinator, frozenset(config.credentials), own_file),
         rules=url_rules(config),
         clock=clock,
+        index=config.data.dir / "catalog" / "index",
     )
     watches.append(watch)
     coordinator.add_warnings(lambda: watch.warnings)

@@ -90,6 +90,19 @@ def test_following_changes_gives_what_reading_everything_anew_gives(states):
         )
 
 
+@given(st.lists(STATES, min_size=2, max_size=5))
+def test_one_made_from_a_snapshot_goes_on_as_the_other_would_have(states):
+    fast, restarted = Fast(states[0]), Fast(states[0])
+    for state in states[1:]:
+        snapshot = restarted.catalog.snapshot()
+        assert (snapshot is None) == bool(restarted.catalog.broken)
+        if snapshot is not None:
+            restarted.catalog = Catalog.of(snapshot)
+        assert restarted.update(state) == fast.update(state)
+        assert restarted.catalog.problems() == fast.catalog.problems()
+        assert restarted.catalog.total == fast.catalog.total
+
+
 def test_a_repo_that_another_file_has_too_stays():
     fast = Fast({"1": "https://h.example/a priority=high", "2": "https://h.example/a"})
     assert [p.reason for p in fast.catalog.problems()] == ["repeats 1"]

@@ -65,9 +65,15 @@ class Twin:
         self.clear()
         self.pin()
         self.level, self.placing, self.most = self.bounds_of(self)
+        self.leavers = {}
+        if self.wishes.joined and any(self.trusted_only):
+            special = [i for i, t in enumerate(self.trusted_only) if t]
+            self.keep(special)
+            for k, alike in self.walks(special):
+                self.fill_within(k, alike)
         self.claim()
         self.shed()
-        self.keep()
+        self.keep(range(len(self.rows)))
         self.fill()
         return self.rows, [self.reasons(i) for i in range(len(self.rows))]
 
@@ -164,7 +170,6 @@ class Twin:
             row[turn], cause[turn] = w, Reason.KEPT if order < 2 else Reason.JOINED
 
     def shed(self):
-        self.leavers = {}
         if self.sites.elsewhere is not None and self.sites.elsewhere.any():
             return
         over = {w: self.load(w) - self.placing[w] for w in self.members if self.load(w) > self.most[w]}
@@ -177,10 +182,10 @@ class Twin:
                 self.leavers[i, k] = w
                 self.barred.add((i, w))
 
-    def keep(self):
+    def keep(self, which):
         found = {}
         for i, w in self.held:
-            if self.holes(i) and self.takes(w):
+            if i in which and self.holes(i) and self.takes(w):
                 found.setdefault(i, []).append((self.far(i, w), w))
         while found:
             asking = {}
@@ -200,27 +205,33 @@ class Twin:
         self.rows[i][k], self.cause[i][k] = worker, reason
 
     def fill(self):
-        for k in range(self.width):
-            whole = self.sites.elsewhere is None or not self.sites.elsewhere.any()
-            if k < self.width - 1 and whole and any(k in self.holes(i) for i in range(len(self.rows))):
-                share = sum(min(r, k + 1) for r in self.replicas) / sum(self.replicas)
-                within = {w: -int(-(self.placing[w] * share - 1e-6) // 1) for w in self.members}
-                self.walk_rank(
-                    k,
-                    lambda w, k=k, within=within: min(
-                        within[w] - self.load(w, k + 1), self.placing[w] - self.load(w)
-                    ),
-                )
-            self.walk_rank(k, lambda w: self.placing[w] - self.load(w))
-            self.stay(k, lambda i, w, free: free > 0)
-            self.walk_rank(k, lambda w: self.most[w] - self.load(w))
-            self.walk_rank(k, lambda w: self.capacity(w) - self.load(w), Reason.OVERFULL)
-            self.stay(k, lambda i, w, free: (i, w) in self.held)
+        for k, alike in self.walks(range(len(self.rows))):
+            self.fill_within(k, alike)
+            self.stay(k, alike, lambda i, w, free: free > 0)
+            self.walk_rank(k, alike, lambda w: self.most[w] - self.load(w))
+            self.walk_rank(k, alike, lambda w: self.capacity(w) - self.load(w), Reason.OVERFULL)
+            self.stay(k, alike, lambda i, w, free: (i, w) in self.held)
 
-    def stay(self, k, may):
+    def walks(self, which):
+        kinds = {}
+        for i in which:
+            kinds.setdefault((not self.trusted_only[i], -self.replicas[i]), []).append(i)
+        return [(k, kinds[kind]) for kind in sorted(kinds) for k in range(-kind[1])]
+
+    def fill_within(self, k, alike):
+        whole = self.sites.elsewhere is None or not self.sites.elsewhere.any()
+        if k < self.width - 1 and whole and any(k in self.holes(i) for i in alike):
+            share = sum(min(r, k + 1) for r in self.replicas) / sum(self.replicas)
+            within = {w: -int(-(self.placing[w] * share - 1e-6) // 1) for w in self.members}
+            self.walk_rank(
+                k, alike, lambda w: min(within[w] - self.load(w, k + 1), self.placing[w] - self.load(w))
+            )
+        self.walk_rank(k, alike, lambda w: self.placing[w] - self.load(w))
+
+    def stay(self, k, alike, may):
         back = {}
         for (i, _), w in self.leavers.items():
-            if k in self.holes(i):
+            if i in alike and k in self.holes(i):
                 back.setdefault(i, []).append((self.far(i, w), w))
         while back:
             firsts = []
@@ -232,31 +243,23 @@ class Twin:
                     self.seat(i, k, w, None)
             back = {i: who for i, who in back.items() if who and k in self.holes(i)}
 
-    def walk_rank(self, k, room_of, reason=None):
-        for special in (True, False):
-            asking = [
-                i for i in range(len(self.rows)) if self.trusted_only[i] == special and k in self.holes(i)
-            ]
-            room = {w: room_of(w) for w in self.members} if asking else {}
-            if not special:
-                room = self.room_left or room
-            while asking:
-                lists = {}
-                for i in asking:
-                    for far, w in self.walk(i):
-                        if self.takes(w) and room[w] > 0 and self.may_hold(i, w) and not self.is_out(i, w):
-                            lists.setdefault(w, []).append((far, i))
-                            break
-                asking = []
-                for w, who in lists.items():
-                    who.sort()
-                    for _, i in who[: room[w]]:
-                        self.seat(i, k, w, reason or self.cause[i][k] or "walk")
-                    asking += [i for _, i in who[room[w] :]]
-                    room[w] -= len(who[: room[w]])
-            self.room_left = room if special else None
-
-    room_left = None
+    def walk_rank(self, k, alike, room_of, reason=None):
+        asking = [i for i in alike if k in self.holes(i)]
+        room = {w: room_of(w) for w in self.members} if asking else {}
+        while asking:
+            lists = {}
+            for i in asking:
+                for far, w in self.walk(i):
+                    if self.takes(w) and room[w] > 0 and self.may_hold(i, w) and not self.is_out(i, w):
+                        lists.setdefault(w, []).append((far, i))
+                        break
+            asking = []
+            for w, who in lists.items():
+                who.sort()
+                for _, i in who[: room[w]]:
+                    self.seat(i, k, w, reason or self.cause[i][k] or "walk")
+                asking += [i for _, i in who[room[w] :]]
+                room[w] -= len(who[: room[w]])
 
     def reasons(self, i):
         told = []

@@ -8,7 +8,7 @@ from evermirror.core.fleet.bounds import Demand, Sites, bounds_of, water_level
 NO_LIMIT = 1 << 40
 
 
-def sites(n, *, takes=None, trusted=None, weight=None, capacity=None, elsewhere=None):
+def sites(n, *, takes=None, trusted=None, weight=None, capacity=None, elsewhere=None, others=0):
     return Sites(
         np.ones(n, bool),
         np.array(takes or [True] * n),
@@ -16,6 +16,7 @@ def sites(n, *, takes=None, trusted=None, weight=None, capacity=None, elsewhere=
         np.array(weight or [1.0] * n),
         np.array(capacity or [NO_LIMIT] * n),
         None if elsewhere is None else np.array(elsewhere),
+        others,
     )
 
 
@@ -61,6 +62,14 @@ def test_repos_for_trusted_workers_raise_the_level_there_alone():
 
 def test_copies_elsewhere_count_too():
     assert bounds(sites(2, elsewhere=[90, 100]), 10).level.tolist() == [100.0, 100.0]
+
+
+def test_the_level_is_the_same_however_few_are_placed_now():
+    heavy = {"weight": [2.0, 1.0, 1.0]}
+    whole = bounds_of(sites(3, **heavy), np.zeros(3, int), Demand(120, 200, 0, 0), 1.1)
+    where = sites(3, elsewhere=[40, 60, 60], others=100, **heavy)
+    part = bounds_of(where, np.array([40, 60, 60]), Demand(20, 40, 0, 0), 1.1)
+    assert part.level.tolist() == whole.level.tolist() == [100.0, 50.0, 50.0]
 
 
 def test_trusted_workers_that_are_loaded_elsewhere_keep_their_higher_level():

@@ -315,6 +315,25 @@ def test_a_worker_that_was_down_and_heard_again_in_the_same_session_polls_what_o
     assert only.roles[KEY]
 
 
+def test_what_became_private_is_kept_by_an_untrusted_worker_that_looks_no_more():
+    fleet = Fleet()
+    only = fleet.join("a", trusted=False)
+    fleet.catalog(KEY)
+    fleet.run(5)
+    assert only.roles[KEY]
+    fleet.catalog(CatalogRepo(KEY, trusted_only=True))
+    fleet.run(5)
+    assert not only.roles.get(KEY)
+    assert fleet.holders(KEY) == [only]
+    fleet.reboot(only)
+    fleet.run(5)
+    assert not only.roles.get(KEY)
+    trusted = fleet.join("b", trusted=True)
+    fleet.run(5)
+    assert trusted.roles[KEY]
+    assert not any(isinstance(c, Assign) and c.items for c in fleet.sent(only)[1:])
+
+
 def test_a_suspect_that_still_reports_polls_again_once_it_is_heard():
     fleet = Fleet()
     only = fleet.join("a")

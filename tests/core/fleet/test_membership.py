@@ -65,6 +65,20 @@ def test_down_only_what_was_lost_moves_and_says_why():
     assert [(a.kind, a.about, a.over) for a in fleet.alerts()] == [(AlertKind.WORKER_DOWN, "a", False)]
 
 
+def test_what_goes_beyond_a_bound_after_a_loss_says_so():
+    fleet = Fleet()
+    light = fleet.join("light", weight=0.5)
+    for name in ("a", "b", "c"):
+        fleet.join(name, weight=2.0)
+    fleet.catalog(*(CatalogRepo(key, replicas=3 if n < 20 else 1) for n, key in enumerate(KEYS)))
+    fleet.run(10)
+    fleet.cut(fleet.workers[1])
+    fleet.run(GRACE)
+    given = [c.reason for key in KEYS for c in fleet.repo(key).copies if c.worker == light.id]
+    assert len(given) >= 20  # three copies need all three that are left
+    assert len(given) - given.count(Reason.OVERFULL) == 11  # 1.1 of the 10 that the heavy ones leave
+
+
 def test_back_after_grace_it_keeps_what_it_can_and_the_rest_is_deleted():
     fleet = settled()
     back = fleet.workers[0]

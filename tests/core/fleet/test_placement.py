@@ -125,6 +125,38 @@ def test_a_loss_moves_the_lost_and_spreads_them(replicas):
     assert fleet.load().max() <= 1.1 * 20_000 * replicas / 99
 
 
+def test_repos_that_want_many_copies_find_room_among_a_few_unequal_workers():
+    fleet = Fleet(5, 120, width=3)
+    fleet.weight = [1.0, 2.0, 0.5, 2.0, 0.5]
+    fleet.replicas = np.resize(np.array([1, 2, 3], np.uint8), 120)
+    result = fleet.place()
+    assert reasons(result) == {Reason.HOME, Reason.NEXT}
+    assert (fleet.load() <= np.ceil(1.1 * 240 / 6 * np.array(fleet.weight))).all()
+
+
+def test_repos_for_trusted_workers_find_room_there_whatever_else_is_placed():
+    fleet = Fleet(8, 120, width=3)
+    fleet.weight = [2.0, 2.0, 0.5, 2.0, 0.5, 1.0, 0.5, 0.5]
+    fleet.trusted = [w in (0, 4, 6) for w in range(8)]
+    fleet.replicas = np.resize(np.array([1, 2, 3], np.uint8), 120)
+    fleet.trusted_only[::8] = True
+    result = fleet.place()
+    assert reasons(result) == {Reason.HOME, Reason.NEXT}
+    assert len(result.no_room) == 0
+
+
+def test_a_newcomer_takes_what_only_it_may_hold_before_it_claims():
+    fleet = Fleet(4, 120)
+    fleet.trusted_only[:20] = True
+    fleet.place()
+    newcomer = fleet.join()
+    fleet.trusted[newcomer] = True
+    result = fleet.place(newcomer)
+    assert (fleet.should[:20, 0] == newcomer).all()
+    assert Reason.OVERFULL not in reasons(result)
+    assert fleet.load()[newcomer] == 24
+
+
 def test_many_joins_and_losses_in_a_row_stay_balanced_and_move_little():
     fleet, random = Fleet(50, 20_000), np.random.default_rng(5)
     fleet.place()

@@ -37,3 +37,15 @@ def test_a_new_rate_keeps_what_was_spent():
     bucket.set_rate(1.0)
     assert not bucket.take(9.0)
     assert bucket.take(10.0)
+
+
+def test_with_the_time_what_was_spent_comes_back_at_the_new_rate():
+    bucket = TokenBucket(0.001)
+    bucket.take(0.0)
+    bucket.set_rate(1.0, now=0.0)
+    assert bucket.ready_at() == 1.0
+    bucket = TokenBucket(5.0)
+    while bucket.take(0.0):
+        pass
+    bucket.set_rate(0.01, now=0.0)
+    assert bucket.ready_at() == 100.0  # one is owed, as the bucket holds no more

@@ -34,8 +34,14 @@ class Bucket:
     def __init__(self, rate):
         self.rate, self.full_at = rate, -math.inf
 
-    def set_rate(self, rate):
-        self.rate, self.full_at = rate, -math.inf if rate is None else self.full_at
+    def set_rate(self, rate, now):
+        """What is owed comes back at the new rate, and is no more than the new bucket holds."""
+        if rate is None:
+            self.full_at = -math.inf
+        elif self.rate not in (None, rate) and self.full_at > now:
+            owed = (self.full_at - now) * self.rate
+            self.full_at = now + min(owed, max(1.0, rate)) / rate
+        self.rate = rate
 
     def ready_at(self):
         return -math.inf if self.rate is None else self.full_at - (max(1.0, self.rate) - 1.0) / self.rate
@@ -170,9 +176,9 @@ class Twin:
 
     def reconfigure(self, settings, now):
         old, self.s, self.policy = self.s, settings, POLICIES[settings.policy]
-        self.bucket.set_rate(settings.polls_per_second)
+        self.bucket.set_rate(settings.polls_per_second, now)
         for host in {r.spec.host for r in self.everyone()}:
-            self.buckets[host].set_rate(settings.host_rate)
+            self.buckets[host].set_rate(settings.host_rate, now)
         if settings.places_as(old):
             return
         for repo in self.everyone():  # as after a restart

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.edge.git.classify import CAUSE, UPSTREAM_MOVED, classify
+from evermirror.edge.git.classify import BROKEN_PACK, CAUSE, UPSTREAM_MOVED, classify
 from evermirror.model.failure import FailureKind as K
 
 # Worded as git and ssh do, written down from memory and not captured. Those that can be provoked here are met
@@ -72,6 +72,25 @@ def test_the_words_of_git_and_ssh_give_one_kind(kind, stderr):
 @pytest.mark.parametrize("stderr", CORRUPT)
 def test_damage_here_is_seen(stderr):
     assert classify(128, stderr).corrupt
+
+
+SENT_BROKEN = [
+    "error: inflate: data stream error (invalid block type)\nfatal: pack has bad object at offset 12: inflate returned -3\nfatal: fetch-pack: invalid index-pack output",
+    "fatal: pack is corrupted (SHA1 mismatch)\nfatal: fetch-pack: invalid index-pack output",
+    "fatal: pack has 3 unresolved deltas\nfatal: fetch-pack: invalid index-pack output",
+    "fatal: bad object 4b825dc642cb6eb9a060e54bf8d69288fbee4904\nerror: http://127.0.0.1/x did not send all necessary objects",
+]
+
+
+@pytest.mark.parametrize("stderr", SENT_BROKEN)
+def test_a_broken_pack_is_told_from_broken_files_here(stderr):
+    failure = classify(128, stderr)
+    assert (failure.corrupt, failure.context[CAUSE]) == (True, BROKEN_PACK)
+
+
+@pytest.mark.parametrize("stderr", CORRUPT)
+def test_broken_files_here_are_nobody_elses_fault(stderr):
+    assert classify(128, stderr).context[CAUSE] == "corrupt"
 
 
 @pytest.mark.parametrize("stderr", CORRUPT)

@@ -16,7 +16,7 @@ from evermirror.edge.git.transfer import STEP_FILE
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import Oid, RefSnapshot
 from evermirror.model.repo import RepoKey
-from tests.edge.git.mirror_world import World
+from tests.edge.git.mirror_world import World, mirror_git
 from tests.support.gitrepo import read_head, run_git
 from tests.support.processes import children_of_me, wait_for_no_children
 
@@ -440,6 +440,24 @@ async def test_a_large_clone_that_breaks_goes_on_in_steps_and_keeps_what_arrived
     world.assert_equal(repo)
     assert not (world.path(repo) / STEP_FILE).exists()
     assert not (world.path(repo) / "shallow").exists()
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_an_upstream_that_cuts_its_history_short_is_not_taken_in(tmp_path, upstream, first):
+    world, repo = World(tmp_path, upstream), upstream.create("x", commits=3)
+    if not first:
+        await world.sync(repo)
+    for _ in range(3):
+        repo.commit()
+    cut = repo.path / "shallow"
+    cut.write_text(repo.tip() + "\n")
+    with pytest.raises(FailureError, match="shallow"):
+        await world.sync(repo)
+    cut.unlink()
+    if not first:
+        mirror_git(world.path(repo), "fsck", "--full")  # raises where a link is broken
+    await world.sync(repo)
+    world.assert_equal(repo)
 
 
 async def test_steps_go_on_from_the_depth_that_arrived(tmp_path, upstream):

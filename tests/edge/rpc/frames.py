@@ -6,7 +6,9 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
+from evermirror.model.access import Role
 from evermirror.model.activity import Activity
+from evermirror.model.changes import Change, HolderReport, RepoHolders
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import KeptTip, Why
 from evermirror.model.messages import (
@@ -34,14 +36,25 @@ from evermirror.model.messages import (
     WorkerStatus,
 )
 from evermirror.model.refs import RefChange
+from evermirror.model.relay import RelayAddress, Source
 from evermirror.model.repo import Mode, Priority, RepoKey, RepoSpec
 from evermirror.model.wire import (
+    Access,
+    Accused,
     Answer,
+    AskHolders,
     Beat,
+    Changes,
     Compare,
     Compared,
+    Doubted,
+    Follow,
+    Followed,
+    Have,
     Hello,
+    Holders,
     Holding,
+    Lack,
     Numbered,
     Obeyed,
     Ordered,
@@ -108,6 +121,35 @@ specs = st.builds(
 )
 
 
+seals = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=40)
+sources = st.builds(Source, names, names, seals, st.booleans())
+relays = st.builds(RelayAddress, names, digests)
+holders = st.builds(
+    HolderReport,
+    names,
+    st.just("") | names,
+    st.booleans(),
+    st.just("") | names,
+    st.booleans(),
+    maybe(digests),
+    maybe(numbers),
+)
+repo_changes = st.builds(
+    Change,
+    counts,
+    specs,
+    maybe(names),
+    st.booleans(),
+    maybe(digests),
+    maybe(numbers),
+    maybe(numbers),
+    counts,
+    st.booleans(),
+    many(holders),
+    st.booleans(),
+)
+
+
 def _assignments(repos: tuple[RepoSpec, ...]) -> st.SearchStrategy[AssignRepos]:
     parallel = st.tuples(*[maybe(activities) for _ in repos])
     return st.builds(
@@ -117,7 +159,7 @@ def _assignments(repos: tuple[RepoSpec, ...]) -> st.SearchStrategy[AssignRepos]:
         st.booleans(),
         st.frozensets(names, max_size=3),
         st.frozensets(names, max_size=3),
-        many(st.tuples(names, names)),
+        many(sources),
     )
 
 
@@ -126,6 +168,9 @@ def _releases(keys: tuple[RepoKey, ...]) -> st.SearchStrategy[ReleaseRepos]:
     return st.builds(ReleaseRepos, st.just(keys), st.booleans(), st.just(()) | parallel)
 
 
+limits = st.builds(
+    ApplySettings, maybe(numbers), maybe(numbers), maybe(counts), many(st.tuples(names, numbers)), numbers
+)
 COMMANDS = {
     AssignRepos: many(specs).flatmap(_assignments),
     ReleaseRepos: many(names).flatmap(_releases),
@@ -138,9 +183,9 @@ COMMANDS = {
         maybe(st.sampled_from(Priority)),
         st.booleans(),
     ),
-    LookAt: st.builds(LookAt, many(names)),
+    LookAt: st.builds(LookAt, many(names), many(sources)),
     RestoreTip: st.builds(RestoreTip, names, counts, refs, maybe(refs)),
-    ApplySettings: st.builds(ApplySettings, maybe(numbers), maybe(numbers), maybe(counts)),
+    ApplySettings: limits,
 }
 commands = st.one_of(*COMMANDS.values())
 
@@ -201,7 +246,22 @@ REPORTS = {
 reports = st.one_of(*REPORTS.values())
 
 UPS = {
-    Hello: st.builds(Hello, counts, names, names, counts, counts, counts, counts, numbers, maybe(counts)),
+    Hello: st.builds(
+        Hello,
+        counts,
+        names,
+        names,
+        counts,
+        counts,
+        counts,
+        counts,
+        numbers,
+        maybe(counts),
+        maybe(relays),
+        maybe(st.sampled_from([Role.WORKER, Role.AGGREGATOR])),
+        maybe(limits),
+        many(names),
+    ),
     Beat: st.builds(Beat, statuses),
     Holding: st.builds(Holding, many(held), st.booleans()),
     Numbered: st.builds(Numbered, counts, counts, many(reports)),
@@ -209,15 +269,25 @@ UPS = {
     Obeyed: st.builds(Obeyed, counts),
     Compared: st.builds(Compared, many(counts), many(held)),
     Answer: st.builds(Answer, counts, texts, texts),
+    Follow: st.builds(Follow, counts),
+    Followed: st.builds(Followed, counts),
+    Have: st.builds(Have, many(held)),
+    Lack: st.builds(Lack, many(names)),
+    AskHolders: st.builds(AskHolders, counts, many(names)),
+    Doubted: st.builds(Doubted, many(names)),
+    Accused: st.builds(Accused, names, names, texts, texts),
 }
 ups = st.one_of(*UPS.values())
 
 DOWNS = {
-    Welcomed: st.builds(Welcomed, counts, counts, st.booleans(), numbers, st.just("") | names, many(names)),
+    Welcomed: st.builds(Welcomed, counts, counts, st.booleans(), numbers, st.just("") | names, numbers),
     Rejected: st.builds(Rejected, texts, st.booleans()),
     Ordered: st.builds(Ordered, counts, commands),
     Taken: st.builds(Taken, counts, counts),
     Compare: st.builds(Compare, counts, many(words)),
     Question: st.builds(Question, counts, names, names),
+    Access: st.builds(Access, names, seals, numbers, st.binary(min_size=32, max_size=32), many(relays)),
+    Changes: st.builds(Changes, many(repo_changes), counts),
+    Holders: st.builds(Holders, counts, many(st.builds(RepoHolders, names, many(holders)))),
 }
 downs = st.one_of(*DOWNS.values())

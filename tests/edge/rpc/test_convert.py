@@ -21,7 +21,9 @@ from evermirror.edge.rpc.convert import (
 )
 from evermirror.edge.rpc.convert_values import ITEMS_MAX, TEXT_BYTES_MAX, FrameInvalid
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
+from evermirror.model.access import Role
 from evermirror.model.activity import Activity
+from evermirror.model.changes import Change, HolderReport, RepoHolders
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import KeptTip
 from evermirror.model.messages import (
@@ -38,6 +40,7 @@ from evermirror.model.messages import (
     RunningSync,
 )
 from evermirror.model.refs import RefChange
+from evermirror.model.relay import NodeId, RelayAddress, Source
 from evermirror.model.repo import RepoKey, RepoSpec
 from evermirror.model.wire import (
     Answer,
@@ -77,7 +80,8 @@ def test_every_kind_has_its_place_on_the_wire_and_is_tried_here(union, known, me
 def test_every_field_of_the_model_has_its_place_on_the_wire():
     """A field with a default would else be left out unnoticed."""
     parts = [Activity, Failure, KeptTip, RefChange, RepoSpec, HeldRepo, RunningSync, HostState]
-    for kind in (*frames.UPS, *frames.DOWNS, *frames.COMMANDS, *frames.REPORTS, *parts):
+    relayed = [Source, RelayAddress, HolderReport, Change, RepoHolders]
+    for kind in (*frames.UPS, *frames.DOWNS, *frames.COMMANDS, *frames.REPORTS, *parts, *relayed):
         model = {field.name.removesuffix("_s") for field in dataclasses.fields(kind)}
         wire = {f.name.removesuffix("_s") for f in getattr(pb, kind.__name__).DESCRIPTOR.fields}
         assert model == wire, kind.__name__
@@ -155,6 +159,7 @@ def synced(**other: object) -> pb.Up:
     return numbered(pb.Report(synced=pb.Synced(**(good | other))))
 
 
+SPEC = pb.RepoSpec(key=KEY, url="https://example.org/a", host="example.org", priority=3, mode=1)
 BROKEN_UPS = {
     "a frame that is none": pb.Up(),
     "Beat.status is missing": pb.Up(beat=pb.Beat()),
@@ -189,6 +194,23 @@ BROKEN_UPS = {
     "Hello.name has": pb.Up(hello=pb.Hello(name="n" * 5000)),
     "Obeyed.seq is -1": pb.Up(obeyed=pb.Obeyed(seq=-1)),
     "Answer.body is longer": pb.Up(answer=pb.Answer(body="x" * 7_000_000)),
+    "RelayAddress.address is missing": pb.Up(
+        hello=pb.Hello(relay=pb.RelayAddress(fingerprint=bytes(32))),
+    ),
+    "RelayAddress.fingerprint has 20 bytes": pb.Up(
+        hello=pb.Hello(relay=pb.RelayAddress(address="relay:9473", fingerprint=bytes(20)))
+    ),
+    "Follow.since is -1": pb.Up(follow=pb.Follow(since=-1)),
+    "Followed.upto is -1": pb.Up(followed=pb.Followed(upto=-1)),
+    "HeldRepo.digest has 4 bytes": pb.Up(have=pb.Have(items=[pb.HeldRepo(key=KEY, digest=b"abcd")])),
+    "Lack.keys is missing": pb.Up(lack=pb.Lack(keys=[""])),
+    "AskHolders.keys has 501 items": pb.Up(ask_holders=pb.AskHolders(keys=["k"] * 501)),
+    "Doubted.keys has 501 items": pb.Up(doubted=pb.Doubted(keys=["k"] * 501)),
+    "Accused.node is missing": pb.Up(accused=pb.Accused(key=KEY)),
+    "Accused.key is missing": pb.Up(accused=pb.Accused(node="worker/1")),
+    "Accused.evidence is longer": pb.Up(
+        accused=pb.Accused(node="worker/1", key=KEY, evidence="x" * 70_000),
+    ),
     "Excused.keys has 100001 items": numbered(pb.Report(excused=pb.Excused(keys=["k"] * (ITEMS_MAX + 1)))),
 }
 BROKEN_DOWNS = {
@@ -212,7 +234,23 @@ BROKEN_DOWNS = {
     ),
     "SyncNow.key is missing": pb.Down(ordered=pb.Ordered(command=pb.Command(sync_now=pb.SyncNow(task_id=1)))),
     "Question.key is missing": pb.Down(question=pb.Question(what="plan")),
+    "Source.holder is missing": pb.Down(
+        ordered=pb.Ordered(
+            command=pb.Command(assign_repos=pb.AssignRepos(sources=[pb.Source(key=KEY, ticket="t")]))
+        )
+    ),
+    "Access.seal_key has 3 bytes": pb.Down(access=pb.Access(node="worker/1", pass_="p", seal_key=b"abc")),
+    "Access.pass_ has 17000 bytes": pb.Down(access=pb.Access(node="worker/1", pass_="p" * 17_000)),
+    "Access.pass_ is not sealed": pb.Down(access=pb.Access(node="worker/1", pass_="é")),
+    "Access.until is nan": pb.Down(access=pb.Access(node="worker/1", until=math.nan)),
+    "Change.spec is missing": pb.Down(changes=pb.Changes(items=[pb.Change(seq=1)])),
+    "Change.digest has 0 bytes": pb.Down(changes=pb.Changes(items=[pb.Change(spec=SPEC, digest=b"")])),
+    "HolderReport.node is missing": pb.Down(
+        changes=pb.Changes(items=[pb.Change(spec=SPEC, holders=[pb.HolderReport()])])
+    ),
+    "RepoHolders.key is missing": pb.Down(holders=pb.Holders(items=[pb.RepoHolders()])),
     "Welcomed.heartbeat_s is inf": pb.Down(welcomed=pb.Welcomed(heartbeat_s=math.inf)),
+    "Welcomed.redial_s is nan": pb.Down(welcomed=pb.Welcomed(redial_s=math.nan)),
 }
 
 
@@ -226,6 +264,14 @@ def test_a_worker_that_breaks_the_contract_is_told_where(words):
 def test_a_coordinator_that_breaks_the_contract_is_told_where(words):
     with pytest.raises(FrameInvalid, match=re.escape(words)):
         down_of_bytes(BROKEN_DOWNS[words].SerializeToString())
+
+
+def test_a_role_that_is_none_is_refused():
+    raw = pb.Hello.FromString(pb.Hello(weight=1).SerializeToString() + b"\x58\x63")
+    with pytest.raises(FrameInvalid, match=r"Hello\.role is 99"):
+        up_of_bytes(pb.Up(hello=raw).SerializeToString())
+    with pytest.raises(FrameInvalid, match=r"Hello\.role is admin"):
+        up_to_bytes(Hello(1, "", "w", 1, 1, role=Role.ADMIN))
 
 
 def test_a_priority_that_is_none_is_refused():
@@ -246,6 +292,7 @@ def test_a_priority_that_is_none_is_refused():
         Compare(1, (-1,)),
         Ordered(1, LookAt((RepoKey("k" * 2100),))),
         Ordered(1, LookAt((RepoKey("k" * 2000),) * 5000)),
+        Ordered(1, AssignRepos((), sources=(Source(RepoKey(KEY), NodeId("worker/1"), "t" * 17_000),))),
     ],
 )
 def test_what_the_wire_cannot_carry_is_not_sent(frame):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from google.protobuf import descriptor_pb2
+
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +25,18 @@ def fields() -> list[str]:
         for enum in pb.DESCRIPTOR.enum_types_by_name.values()
         for value in enum.values
     ]
-    return sorted(lines + values)
+    return sorted(lines + values + _gone())
+
+
+def _gone() -> list[str]:
+    """Numbers and names that were used once, and never are again."""
+    lines = []
+    for name, message in pb.DESCRIPTOR.message_types_by_name.items():
+        told = descriptor_pb2.DescriptorProto()
+        message.CopyToProto(told)
+        numbers = [n for gone in told.reserved_range for n in range(gone.start, gone.end)]
+        lines += [f"{name} reserved {gone}" for gone in (*numbers, *told.reserved_name)]
+    return lines
 
 
 def test_no_field_ever_changes_its_number_or_type():

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import sqlite3
+import time
 
 import pytest
 
@@ -16,6 +17,7 @@ from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import Decided
 from evermirror.errors import EnvironmentUnfit, UsageError
 from evermirror.model.failure import FailureError
+from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec
 from evermirror.model.worker import WorkerFacts, WorkerRecord
 
 
@@ -195,6 +197,25 @@ async def test_workers_meet_a_higher_epoch_after_an_old_backup(database, copy):
     await store.close()
 
 
+async def test_who_follows_hears_what_an_old_backup_made_otherwise_again(database, copy):
+    store = await Store.open(f"sqlite:///{database}")
+    keys = [RepoKey(f"example.org/{n}") for n in range(3)]
+    specs = [RepoSpec(key, f"https://{key}.git", Host("example.org")) for key in keys]
+    await store.upsert_repos([RepoRecord(spec) for spec in specs])
+    make_backup(database, copy)
+    await store.remove_repos(keys[:1], time.time())
+    heard = (await store.changes_since(0, 9))[-1]
+    assert (heard.key, heard.removed) == (keys[0], True)
+    await store.close()
+    put_back(copy, database, force=True)
+    store = await Store.open(f"sqlite:///{database}")
+    told = await store.changes_since(heard.seq, 9)
+    assert [(c.key, c.removed) for c in told] == [(key, False) for key in keys]
+    await store.remove_repos(keys[2:], time.time())
+    assert [c.key for c in await store.changes_since(told[-1].seq, 9)] == keys[2:]
+    await store.close()
+
+
 def at_the_first_step(database):
     """As an old program left it."""
     import sqlalchemy as sa
@@ -216,14 +237,14 @@ def at_the_first_step(database):
 async def test_an_old_backup_says_what_will_run(database, copy):
     at_the_first_step(copy)
     done = put_back(copy, database)
-    assert [m.revision for m in done.pending] == ["0002", "0003"]
+    assert [m.revision for m in done.pending] == ["0002", "0003", "0004"]
     await note(database, "migrated")
     assert await noted(database) == "migrated"
 
 
 async def test_a_rehearsal_runs_everything_and_changes_nothing(database, monkeypatch):
     url = f"sqlite:///{database}"
-    assert [m.revision for m in await rehearse(url)] == ["0001", "0002", "0003"]
+    assert [m.revision for m in await rehearse(url)] == ["0001", "0002", "0003", "0004"]
     assert not database.exists()
     await asyncio.to_thread(at_the_first_step, database)
     before = await pending_migrations(url)

@@ -142,6 +142,24 @@ async def test_a_path_is_taken_literally(tmp_path):
     assert (odd / "s.db").exists()
 
 
+async def test_a_database_that_is_up_to_date_is_opened_without_alembic(tmp_path):
+    url = f"sqlite:///{tmp_path / 'x.db'}"
+    opening = f"""
+        import asyncio, sys
+        from evermirror.edge.store.store import Store
+        async def main():
+            await (await Store.open({url!r})).close()
+        asyncio.run(main())
+        print("alembic" in sys.modules)
+    """
+    said = []
+    for _ in range(2):
+        command = [sys.executable, "-c", textwrap.dedent(opening)]
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+        said.append(done.stdout.strip())
+    assert said == ["True", "False"]
+
+
 async def test_a_dry_run_makes_no_file(tmp_path):
     steps = await pending_migrations(f"sqlite:///{tmp_path}/s.db")
     assert steps[0].revision == "0001"

@@ -20,6 +20,7 @@ from evermirror.model.activity import Activity
 from evermirror.model.failure import FailureError, FailureKind
 from evermirror.model.kept import GuardMemory, GuardReason
 from evermirror.model.memory import RepoMemory
+from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import Mode, Priority, RepoSpec
 
 FULL = RepoMemory(
@@ -273,4 +274,16 @@ async def test_what_was_assigned_comes_back_with_its_role_and_what_cannot_be_rea
     other.close()
     state = await LocalState.open(path)
     assert await state.assigned() == [replace(plain, following=True), full]
+    await state.close()
+
+
+async def test_limits_that_were_told_are_there_at_the_next_start(path):
+    state = await LocalState.open(path)
+    assert state.limits is None
+    told = ApplySettings(1.5, 0.25, None, (("forge.example:8443", 0.125),), 1e9)
+    await state.note_limits(ApplySettings(host_rate=9.0))
+    await state.note_limits(told)
+    await state.close()
+    state = await LocalState.open(path)
+    assert state.limits == told
     await state.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from evermirror.model.messages import WorkerStatus
-from evermirror.nodes.fleet_admin import FleetAdmin
-from tests.support.fleet import Fleet
+from evermirror.nodes.coordinator.fleet_admin import FleetAdmin
+from tests.support.fleet import QUICK, Fleet
 
 OWN = 0  # the worker of the process itself
 
@@ -12,8 +12,8 @@ OWN = 0  # the worker of the process itself
 class FakeFleet(FleetAdmin):
     """``crew`` turns its clock and its workers; ``notes`` is the audit log."""
 
-    def __init__(self):
-        self.crew = Fleet()
+    def __init__(self, settings=QUICK):
+        self.crew = Fleet(settings)
         self.notes = []
         self.statuses = {}
         super().__init__(

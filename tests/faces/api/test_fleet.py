@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from evermirror.faces.api.fleet_metrics import FleetCollector
+from tests.faces.api.fake_fleet import FakeFleet
+from tests.support.fleet import QUICK
 
 WORKERS = "/api/fleet/workers"
 
@@ -14,7 +18,7 @@ async def test_the_fleet_shows_every_worker_and_the_whole(client):
     answer = await client.get("/api/fleet")
     assert answer.status_code == 200
     fleet = answer.json()
-    assert fleet.keys() == {"workers", "totals", "alerts", "now"}
+    assert fleet.keys() == {"workers", "aggregators", "totals", "rates", "alerts", "now"}
     assert [w["name"] for w in fleet["workers"]] == ["own", "wörker 2", "third"]
     worker = fleet["workers"][1]
     assert (worker["id"], worker["status"], worker["liveness"], worker["duty"]) == (
@@ -36,6 +40,8 @@ async def test_the_fleet_shows_every_worker_and_the_whole(client):
     assert (totals["repos"], totals["owned"], totals["held"], totals["no_room"]) == (4, 4, 4, 0)
     assert (totals["workers"], totals["alive"], totals["braked"], totals["warming"]) == (3, 3, False, False)
     assert fleet["alerts"] == []
+    assert fleet["rates"] == []
+    assert worker["limits"] is None, "nothing is split"
 
 
 async def test_one_worker_has_its_history_and_what_losing_it_would_mean(client, house):
@@ -165,6 +171,59 @@ async def test_the_public_sees_the_fleet_without_its_alerts(house):
         assert (await public.post(f"{WORKERS}/third/drain")).status_code == 401
 
 
+RATED = replace(
+    QUICK, host_rate=0.02, polls_per_second=0.1
+)  # of h, four repos can use up three times as much
+
+
+@pytest.fixture
+async def rated(house):
+    """A client of a fleet whose rates are split."""
+    house.fleet = FakeFleet(RATED)
+    async with house.client() as client:
+        yield client
+
+
+async def test_the_fleet_shows_how_its_rates_are_split(rated):
+    fleet = (await rated.get("/api/fleet")).json()
+    rates = {rate["host"]: rate for rate in fleet["rates"]}
+    assert rates.keys() == {"h", None}
+    for host, most in (("h", 0.02), (None, 0.1)):
+        assert rates[host]["rate"] == most
+        assert 0 < rates[host]["in_use"] <= most
+    limits = [worker["limits"] for worker in fleet["workers"]]
+    assert sum(one["polls_per_second"] for one in limits) <= 0.1
+    assert [(one["hosts"][0]["host"], one["hosts_total"]) for one in limits] == [("h", 1)] * 3
+    assert 0 < sum(one["hosts"][0]["rate"] for one in limits) <= 0.02
+    assert {one["host_rate"] for one in limits} == {0.02}
+    assert all(one["told_at"].endswith("Z") for one in limits)
+    assert (await rated.get(f"{WORKERS}/third")).json()["limits"] == limits[2]
+
+
+async def test_the_list_shows_the_largest_shares_of_a_worker_and_the_worker_all(house, rated):
+    house.fleet.crew.catalog(*(f"h{n:02}/{r}" for n in range(12) for r in range(4)))
+    for _ in range(20):
+        house.fleet.crew.tick(10)
+        house.fleet.crew.run()
+    shown = (await rated.get("/api/fleet")).json()["workers"][0]["limits"]
+    assert (len(shown["hosts"]), shown["hosts_total"]) == (10, 13)
+    whole = (await rated.get(f"{WORKERS}/own")).json()["limits"]
+    assert len(whole["hosts"]) == 13
+    assert whole["hosts"][:10] == shown["hosts"]
+    shares = [share["rate"] for share in whole["hosts"]]
+    assert shares == sorted(shares, reverse=True)
+
+
+async def test_the_public_sees_no_host_that_is_polled(house):
+    house.with_tokens()
+    house.fleet = FakeFleet(RATED)
+    async with house.client(address="192.0.2.7") as public, house.client(token="em_reader") as reader:
+        for path in ("/api/fleet", f"{WORKERS}/third"):
+            seen, known = (await public.get(path)).text, (await reader.get(path)).text
+            assert '"host":"h"' not in seen
+            assert '"host":"h"' in known
+
+
 async def test_a_server_that_leads_no_fleet_says_so(house):
     house.fleet = None
     async with house.client() as client:
@@ -192,4 +251,18 @@ async def test_metrics_of_the_fleet_have_bounded_labels(house, client):
     assert moving == asked
     assert (samples["evermirror_fleet_commands_unacknowledged",] > 0) == (asked > 0)
     assert samples["evermirror_fleet_brake",] == 0
+    assert samples["evermirror_fleet_hosts_split",] == 0
+    assert samples["evermirror_fleet_rate_in_use_share", "all"] == 0
     assert samples["evermirror_fleet_reports_total",] == 0
+
+
+async def test_metrics_tell_how_much_of_the_rates_is_in_use_without_names(house, rated):
+    house.metrics.registry.register(FleetCollector(house.fleet.view))
+    text = (await rated.get("/metrics")).text
+    samples = {
+        (s.name, *s.labels.values()): s.value for f in text_string_to_metric_families(text) for s in f.samples
+    }
+    assert samples["evermirror_fleet_hosts_split",] == 1
+    assert 0 < samples["evermirror_fleet_rate_in_use_share", "all"] <= 1
+    assert 0 < samples["evermirror_fleet_rate_in_use_share", "busiest_host"] <= 1
+    assert '"h"' not in text

@@ -35,7 +35,7 @@ class RealGit:
         self.busy = False
         self.closed = asyncio.Event()
 
-    async def open(self, key, *, begun=False):
+    async def open(self, key, *, begun=False, private=True):
         return self.repo if key == KEY else None
 
     async def advertise(self, repo, protocol, client=""):

@@ -199,7 +199,7 @@ def test_tokens_are_made_listed_and_revoked_offline(run, tmp_path):
     made = run("token", "create", "--role", "admin", "--name", "joe", "--json")
     assert (made.returncode, made.stderr) == (0, "")
     token = json.loads(made.stdout)["token"]
-    plain = run("token", "create", "--role", "worker", "--trusted")
+    plain = run("token", "create", "--role", "worker", "--trusted", "--operator", "alice")
     assert len(plain.stdout.strip()) > 30
     assert "not shown again" in plain.stderr
     listed = run("token", "list", "--json")
@@ -207,6 +207,7 @@ def test_tokens_are_made_listed_and_revoked_offline(run, tmp_path):
         ("joe", "admin", False),
         ("", "worker", True),
     ]
+    assert [t["operator"] for t in json.loads(listed.stdout)] == ["", "alice"]
     assert token not in listed.stdout
     assert run("token", "revoke", "joe").returncode == 0
     gone = run("token", "revoke", "joe")

@@ -52,6 +52,39 @@ def test_the_workers_are_listed_with_the_whole(ask, api):
     assert json.loads(ask("workers", "--json").stdout) == FLEET
 
 
+def test_the_aggregators_are_listed_too(ask, api):
+    one = {
+        "name": "front\x1b[31m", "connected": True, "since": "2026-11-15T20:20:00Z", "serves": 12,
+        "followed": 7, "changes_told": 9, "relay": "front.example.org:8422",
+        "disk_free_bytes": 40_000_000_000, "disk_total_bytes": 100_000_000_000, "version": "0.1",
+    }  # fmt: skip
+    away = {**one, "name": "back", "connected": False, "relay": None, "disk_free_bytes": None}
+    api.on("GET", "/api/fleet", (200, {**FLEET, "aggregators": [one, away]}))
+    out = ask("workers").stdout
+    (line,) = [line for line in out.splitlines() if "front.example.org:8422" in line]
+    assert "connected" in line
+    assert " 12 " in line
+    assert "(40%)" in line
+    assert "\x1b" not in out
+    assert any("back" in line and "away" in line for line in out.splitlines())
+
+
+def test_shares_of_the_fleets_rates_are_shown(ask, api):
+    limits = {"polls_per_second": 3.5, "host_rate": 5.0, "hosts": [], "hosts_total": 0, "told_at": None}
+    rates = [
+        {"host": f"h{n}.example.org\x1b[31m" if n else None, "rate": 5.0, "in_use": 4.7512} for n in range(9)
+    ]
+    workers = [{**WORKER, "limits": limits}, AWAY]
+    api.on("GET", "/api/fleet", (200, {**FLEET, "workers": workers, "rates": rates}))
+    out = ask("workers").stdout
+    assert "1.2 of 3.5" in out.splitlines()[1]
+    shown = [line.split() for line in out.splitlines() if "given to workers" in line]
+    assert len(shown) == 5, "the most used"
+    assert shown[0][:7] == ["polls", "of", "all", "hosts", "4.75", "of", "5"]
+    assert shown[1][2].startswith("h1.example.org")
+    assert "\x1b" not in out
+
+
 def test_watching_goes_on_until_it_is_interrupted(api, here, tmp_path):
     api.on("GET", "/api/fleet", (200, FLEET), (200, FLEET), (503, {"title": "x", "detail": "enough"}))
     process = subprocess.Popen(

@@ -137,8 +137,8 @@ class FakeWorld:
             self.decide(record(worker, trusted=trusted, **changes), Welcome(worker + 1, worker, 1, False))
 
 
-def record(worker, liveness=ALIVE, duty=Duty.ACTIVE, trusted=True, name=None, capacity=None):
-    facts = WorkerFacts(name or NAMES[worker], trusted=trusted, capacity=capacity)
+def record(worker, liveness=ALIVE, duty=Duty.ACTIVE, trusted=True, name=None, capacity=None, weight=1.0):
+    facts = WorkerFacts(name or NAMES[worker], trusted=trusted, capacity=capacity, weight=weight)
     return PutWorker(WorkerRecord(worker, facts, liveness, duty))
 
 
@@ -393,6 +393,45 @@ def test_nobody_is_given_more_than_its_bound_while_another_has_room():
     fake.list(*more)
     with breaks("load"):
         fake.decide(*(put(key, A, PLANNED) for key in more))
+
+
+def light_and_heavy():
+    fake = FakeWorld()
+    fake.join(A, weight=0.5)
+    fake.join(B, weight=2.0)
+    keys = [RepoKey(f"h.example/{n}") for n in range(100)]
+    fake.list(*keys)
+    return fake, keys
+
+
+def test_a_light_worker_has_a_lower_bound_than_a_heavy_one():
+    fake, keys = light_and_heavy()
+    fake.decide(*(put(key, B if n % 5 else A, PLANNED) for n, key in enumerate(keys)))
+    fake, keys = light_and_heavy()
+    with breaks("load"):
+        fake.decide(*(put(key, B if n % 3 else A, PLANNED) for n, key in enumerate(keys)))
+
+
+def test_every_copy_that_is_given_counts_not_only_the_last():
+    fake, keys = light_and_heavy()
+    given = [put(key, B if n % 2 else A, PLANNED) for n, key in enumerate(keys)]
+    with breaks("load"):
+        fake.decide(*given, put(ONE, A, PLANNED, reason=Reason.KEPT))
+
+
+def test_beyond_the_bound_is_only_what_nobody_else_could_take():
+    def given(fake, keys, forced):
+        parts = [put(key, A, PLANNED, rank=1, reason=Reason.OVERFULL) for key in forced]
+        return [*(put(key, B if n % 5 else A, PLANNED) for n, key in enumerate(keys)), *parts]
+
+    fake, keys = light_and_heavy()
+    heavys = [key for n, key in enumerate(keys) if n % 5]
+    fake.decide(*given(fake, keys, heavys[:30]))  # two copies of these: one is the light one's
+    fake, keys = light_and_heavy()
+    more = [RepoKey(f"h.example/more{n}") for n in range(30)]
+    fake.list(*more)
+    with breaks("load"):
+        fake.decide(*given(fake, keys, more))
 
 
 def test_clones_start_slowly_and_are_bounded():

@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evermirror.core.fleet import placement
 from evermirror.core.fleet.attendance import GRACE, Attendance
 from evermirror.core.fleet.brake import Brake
 from evermirror.core.fleet.copies import NOBODY, UNWANTED
 from evermirror.core.fleet.crew import Crew, Member
 from evermirror.core.fleet.decisions import PutSalt
+from evermirror.core.fleet.fill import fill
 from evermirror.core.fleet.handover import HELD, LEAVING, Handover
 from evermirror.core.fleet.ids import IdBitmap
 from evermirror.core.fleet.inbox import Inbox, Taken
@@ -29,6 +31,7 @@ from evermirror.core.fleet.rebalance import Rebalancer
 from evermirror.core.fleet.reconcile import Reconciler
 from evermirror.core.fleet.sessions import Sessions
 from evermirror.core.fleet.settings import FleetSettings
+from evermirror.core.fleet.shares import Budget
 from evermirror.model.worker import Liveness, WorkerId
 from evermirror.sim.fleet.checkers import Checkers
 from evermirror.sim.fleet.faults import Faults
@@ -108,6 +111,21 @@ def _(patch):
             behind.append((writes, catalog))
 
     patch.setattr(SimStore, "commit", late)
+
+
+RATED = replace(SMALL.settings, host_rate=0.2, polls_per_second=1.0)
+
+
+@planted("a share counts as given up before its worker says so", "rates", faults=CRASHES, settings=RATED)
+def _(patch):
+    split = Budget.split
+
+    def hasty(self, own, sharing, tellable, back):
+        changed = split(self, own, sharing, tellable, back)
+        self.bound = self.given.copy()
+        return changed
+
+    patch.setattr(Budget, "split", hasty)
 
 
 @planted("what is not wanted is deleted at once", "kept", faults=CRASHES)
@@ -282,6 +300,51 @@ def _(patch):
         return place(self, *rest, **named)
 
     patch.setattr(Rebalancer, "place", unbounded)
+
+
+@planted(
+    "the bound on load is ignored among unequal workers",
+    "load",
+    repos=600,
+    workers=10,
+    weights=(0.5, 1.0, 2.0),
+    replicas=(1, 2, 3),
+)
+def _(patch):
+    place = Rebalancer.place
+
+    def unbounded(self, *rest, **named):
+        self._settings = replace(self._settings, load_bound=9.0)
+        return place(self, *rest, **named)
+
+    patch.setattr(Rebalancer, "place", unbounded)
+
+
+@planted(
+    "a light worker is given as much as a heavy one",
+    "load",
+    repos=600,
+    workers=10,
+    weights=(0.5, 1.0, 2.0),
+)
+def _(patch):
+    sites = Rebalancer._sites
+
+    def all_alike(self, rows):
+        found = sites(self, rows)
+        return replace(found, weight=np.ones_like(found.weight))
+
+    patch.setattr(Rebalancer, "_sites", all_alike)
+    patch.setattr(Member, "weight_for_new", lambda self, now_utc_s: 1.0)
+
+
+@planted("everything is said to be beyond the bound", "load", repos=600, workers=10, weights=(0.5, 1.0, 2.0))
+def _(patch):
+    def as_it_comes(seating, bounds, leavers):
+        nothing = np.zeros_like(bounds.most)
+        fill(seating, replace(bounds, placing=nothing, most=nothing), leavers)
+
+    patch.setattr(placement, "fill", as_it_comes)
 
 
 def find(plan: Plan) -> Violation | None:

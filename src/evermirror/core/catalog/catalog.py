@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from evermirror.core.catalog.diff import CatalogDiff
 from evermirror.core.catalog.entry import CatalogEntry, Parsed, Problem, few, repeat
-from evermirror.core.catalog.mentions import Hashes, Mentions, hashes_of
+from evermirror.core.catalog.mentions import Hashes, Mentions, Owners, hashes_of
 from evermirror.model.repo import RepoKey
 
 PROBLEMS_MAX = 100_000  # kept in all; a catalog with more has another problem, and they are counted
@@ -50,6 +50,16 @@ class Plan:
     held: Mapping[FileName, Parsed]
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known, to go on from in another process. ``files`` are by number; None: none has it now."""
+
+    files: tuple[FileName | None, ...]
+    hashes: Hashes
+    owners: Owners
+    problems: Mapping[FileName, tuple[Problem, ...]]
+
+
 _Value = CatalogEntry | None  # None: mentioned, but not understood
 _Values = Mapping[RepoKey, _Value]
 
@@ -64,6 +74,28 @@ class Catalog:
         self._free: list[int] = []  # numbers of files that are gone
         self._problems: dict[FileName, tuple[Problem, ...]] = {}
         self._held: dict[FileName, Parsed] = {}  # of broken files, what they said before
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Catalog:
+        """As it was when the snapshot was made."""
+        made = cls()
+        made._mentions = Mentions.of(snapshot.hashes, snapshot.owners)
+        for number, file in enumerate(snapshot.files):
+            made._names.append(file or FileName(0, ""))
+            if file is None:
+                made._free.append(number)
+            else:
+                made._numbers[file] = number
+        made._problems = dict(snapshot.problems)
+        return made
+
+    def snapshot(self) -> Snapshot | None:
+        """None where a file is broken: what it said before is in no file."""
+        if self._held:
+            return None
+        free = frozenset(self._free)
+        files = tuple(None if n in free else name for n, name in enumerate(self._names))
+        return Snapshot(files, *self._mentions.columns(), dict(self._problems))
 
     # What is known
 

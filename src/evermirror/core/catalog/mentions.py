@@ -18,6 +18,7 @@ Hashes = NDArray[np.uint64]
 Owners = NDArray[np.uint32]
 
 _NONE: Hashes = np.empty(0, dtype=np.uint64)
+_NOBODY: Owners = np.empty(0, dtype=np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,19 @@ class Mentions:
 
     def __init__(self) -> None:
         self._levels: list[tuple[Hashes, Owners]] = []  # each sorted by hash; larger ones first
+
+    @classmethod
+    def of(cls, hashes: Hashes, owners: Owners) -> Mentions:
+        """Again what ``columns`` gave."""
+        made = cls()
+        if len(hashes):
+            made._levels = [(hashes, owners)]
+        return made
+
+    def columns(self) -> tuple[Hashes, Owners]:
+        """All mentions by their hashes, ascending, and the owner of each."""
+        self._merge_last(len(self._levels))
+        return self._levels[0] if self._levels else (_NONE, _NOBODY)
 
     def __len__(self) -> int:
         return sum(len(hashes) for hashes, _ in self._levels)
@@ -89,10 +103,9 @@ class Mentions:
 
     def distinct(self) -> int:
         """How many repos are mentioned."""
-        self._merge_last(len(self._levels))
-        if not self._levels:
+        hashes, _ = self.columns()
+        if not len(hashes):
             return 0
-        hashes = self._levels[0][0]
         return 1 + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
 
     def _merge_last(self, count: int) -> None:

@@ -25,7 +25,8 @@ _ROUNDING = 1e-6  # copies; a product such as 1.1 × 1,000 must not be 1,101
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """The workers, in arrays by id. ``elsewhere``: copies of repos that are not placed now."""
+    """The workers, in arrays by id. ``elsewhere``: copies of repos that are not placed now; ``others``: how
+    many such repos there are."""
 
     member: NDArray[np.bool_]  # keeps what it has
     takes: NDArray[np.bool_]  # may be given more
@@ -33,6 +34,7 @@ class Sites:
     weight: NDArray[np.float64]  # nominal
     capacity: NDArray[np.int64]  # copies at most, whatever the bound; very large if there is no such limit
     elsewhere: NDArray[np.int64] | None = None
+    others: int = 0
 
     @property
     def in_part(self) -> bool:
@@ -81,7 +83,7 @@ def water_level(copies: float, weight: NDArray[np.float64], ceiling: NDArray[np.
 
 def _levels(sites: Sites, load: NDArray[np.int64], demand: Demand, bound: float) -> NDArray[np.float64]:
     elsewhere = np.zeros_like(load) if sites.elsewhere is None else sites.elsewhere
-    more_repos = int(elsewhere.max(initial=0))  # there are at least so many others
+    more_repos = max(sites.others, int(elsewhere.max(initial=0)))
 
     def of(copies: int, repos: int, who: NDArray[np.bool_]) -> float:
         room = np.where(

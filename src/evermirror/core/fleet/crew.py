@@ -30,6 +30,7 @@ class Member:
         "record",
         "session",
         "strays",
+        "strays_shown",
         "told",
     )
 
@@ -46,6 +47,7 @@ class Member:
         self.grace_over = False  # it would be down if the brake were not on
         self.joining = False  # its share is not decided yet: what it holds may be wanted there in a moment
         self.strays = 0
+        self.strays_shown = False  # people were told of some
         self.told: set[int] = set()  # rows told so far in a fresh session
         self.deferred: set[int] = set()  # rows to settle once the outbox has room
 

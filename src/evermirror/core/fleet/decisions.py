@@ -12,6 +12,7 @@ from enum import Enum
 
 from evermirror.core.fleet.digests import RangeDigests
 from evermirror.core.fleet.table import CopyState, Reason
+from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerId, WorkerRecord
 
@@ -127,13 +128,20 @@ class CompareRanges:
 
 
 @dataclass(frozen=True, slots=True)
+class SetLimits:
+    """The worker's shares of the fleet's rates, all of them. In force as soon as it is taken in."""
+
+    limits: ApplySettings
+
+
+@dataclass(frozen=True, slots=True)
 class Other:
     """A command that placement knows nothing of."""
 
     command: object
 
 
-Command = Assign | Release | Nudge | CompareRanges | Other
+Command = Assign | Release | Nudge | CompareRanges | SetLimits | Other
 
 
 # Actions
@@ -192,6 +200,7 @@ class AlertKind(Enum):
     NO_ROOM = "no-room"  # repos wait, no worker can take them
     WORKER_DOWN = "worker-down"
     QUARANTINE = "quarantine"
+    ACCUSATION = "accusation"  # an aggregator accuses more workers than it is believed about
     STRAY = "stray"  # a worker holds repos that nobody knows of; they are left alone
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerFacts, WorkerId
 
@@ -62,7 +63,8 @@ class WorkerConnected:
     """``worker`` None: its token joins for the first time, and it gets an id.
 
     ``boot`` names the worker's process, ``generation`` its local file, ``epoch`` the coordinator's process
-    that it last spoke with, ``seen`` the last command it took in from that one."""
+    that it last spoke with, ``seen`` the last command it took in from that one; ``limits`` are those it was
+    told last, by whichever process."""
 
     session: int
     worker: WorkerId | None
@@ -71,6 +73,7 @@ class WorkerConnected:
     generation: int
     epoch: int = 0
     seen: int = 0
+    limits: ApplySettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

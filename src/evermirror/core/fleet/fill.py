@@ -5,6 +5,10 @@ Where more ask a worker than it has room for, it takes the nearest, and the othe
 rank walk together, round by round; in each round either everybody finds a place or a worker becomes full. So
 who is taken does not depend on the order of the repos.
 
+Repos with less to choose from go first, at all their ranks, or others would have filled the few workers that
+are left for them: those for trusted workers before the rest, and of each kind those that want the most copies
+(every copy needs another worker, and the heavy ones soon have one).
+
     1 within the placing bound, also for this rank   so that primaries are spread as evenly as copies
     2 within the placing bound
     3 (one that had to leave an overloaded worker stays there after all: nobody else has room)
@@ -49,22 +53,61 @@ class Leavers:
         return Leavers(self.index[which], self.rank[which], self.worker[which])
 
 
+def fill_trusted_only(seating: Seating, bounds: Bounds) -> None:
+    """Fill what needs trusted workers, within the placing bound, before newcomers claim their share: one of
+    them may be the only one who can take it, and would have no room left."""
+    if not (seating.any_trusted_only and seating.wishes.joined):
+        return
+    _keep(seating, bounds, seating.wishes.trusted_only)
+    for walk in _walks(seating, (True,)):
+        index = walk.holes()
+        if not len(index):
+            continue
+        for limit in _rank_limits(seating, bounds, walk.rank):
+            index = _walk(walk, index, limit, None)
+
+
 def fill(seating: Seating, bounds: Bounds, leavers: Leavers) -> None:
     """Fill every hole for which there is somebody."""
-    _keep(seating, bounds)
+    _keep(seating, bounds, np.ones(seating.n, bool))
     capacity = np.zeros(IDS, np.int64)
     capacity[: len(seating.sites.capacity)] = seating.sites.capacity
-    for rank in range(seating.width):
-        index = seating.holes(rank)
+    for walk in _walks(seating, (True, False) if seating.any_trusted_only else (False,)):
+        rank, index = walk.rank, walk.holes()
         if not len(index):
             continue
         for limit in _rank_limits(seating, bounds, rank):
-            index = _walk(seating, index, rank, limit, None)
+            index = _walk(walk, index, limit, None)
         index = _stay(seating, index, rank, leavers, capacity)
-        index = _walk(seating, index, rank, bounds.most - seating.load, None)
-        index = _walk(seating, index, rank, capacity - seating.load, Reason.OVERFULL)
+        index = _walk(walk, index, bounds.most - seating.load, None)
+        index = _walk(walk, index, capacity - seating.load, Reason.OVERFULL)
         if len(index):
             _stay(seating, index, rank, leavers.held(seating), np.full(IDS, _NO_LIMIT))
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """Holes of one rank that walk together: of repos that want equally many copies, of equal trust."""
+
+    seating: Seating
+    alike: NDArray[np.bool_]
+    rank: int
+    trusted_only: bool
+
+    def holes(self) -> Index:
+        index = self.seating.holes(self.rank)
+        found: Index = index[self.alike[index]]
+        return found
+
+
+def _walks(seating: Seating, trust: tuple[bool, ...]) -> Iterator[_Walk]:
+    """Those with less to choose from first."""
+    wishes = seating.wishes
+    for trusted_only in trust:
+        for copies in range(seating.width, 0, -1):
+            alike = (wishes.replicas == copies) & (wishes.trusted_only == trusted_only)
+            if alike.any():
+                yield from (_Walk(seating, alike, rank, trusted_only) for rank in range(copies))
 
 
 def _rank_limits(seating: Seating, bounds: Bounds, rank: int) -> Iterator[NDArray[np.int64]]:
@@ -77,10 +120,10 @@ def _rank_limits(seating: Seating, bounds: Bounds, rank: int) -> Iterator[NDArra
     yield bounds.placing - seating.load
 
 
-def _keep(seating: Seating, bounds: Bounds) -> None:
+def _keep(seating: Seating, bounds: Bounds, which_repos: NDArray[np.bool_]) -> None:
     """Workers that hold such a repo already are given it, within the bound; nearest first."""
     wishes = seating.wishes
-    short = seating.incomplete()
+    short = seating.incomplete() & which_repos
     which = np.flatnonzero(short[wishes.held_row] & seating.takes[wishes.held_worker])
     index, workers = wishes.held_row[which], wishes.held_worker[which]
     far = seating.far(index, workers)
@@ -100,31 +143,13 @@ def _keep(seating: Seating, bounds: Bounds) -> None:
         index, workers, far = index[~first], workers[~first], far[~first]
 
 
-def _walk(seating: Seating, index: Index, rank: int, room: NDArray[np.int64], reason: Reason | None) -> Index:
+def _walk(walk: _Walk, index: Index, room: NDArray[np.int64], reason: Reason | None) -> Index:
     """Seat these repos with the next open workers; returns those for which there is none."""
+    seating = walk.seating
     if not len(index) or not len(seating.ring):
         return index
-    left_over = []
-    # Those that need trusted workers go first: the others have more to choose from.
-    for trusted_only in (True, False) if seating.any_trusted_only else (False,):
-        part = index
-        if seating.any_trusted_only:
-            part = index[seating.wishes.trusted_only[index] == trusted_only]
-        left_over.append(_walk_alike(seating, part, rank, room, reason, trusted_only=trusted_only))
-    return np.concatenate(left_over)
-
-
-def _walk_alike(
-    seating: Seating,
-    index: Index,
-    rank: int,
-    room: NDArray[np.int64],
-    reason: Reason | None,
-    *,
-    trusted_only: bool,
-) -> Index:
     ring, positions = seating.ring, seating.wishes.positions
-    could_take = seating.takes & seating.allowed(trusted_only)
+    could_take = seating.takes & seating.allowed(walk.trusted_only)
     start = ring.after(positions[index])
     at = start.copy()  # goes on beyond len(ring) in the second turn; a whole turn in vain is the end
     left_over = [index[:0]]
@@ -141,7 +166,7 @@ def _walk_alike(
         point = _once_round(at, len(ring))
         workers = ring.owner[point]
         admitted = admit(workers, ring.at[point] - positions[index], room)
-        _take(seating, index[admitted], rank, workers[admitted], reason)
+        _take(seating, index[admitted], walk.rank, workers[admitted], reason)
         room -= np.bincount(workers[admitted], minlength=IDS)
         index, start, at = index[~admitted], start[~admitted], at[~admitted]
     return np.concatenate(left_over)

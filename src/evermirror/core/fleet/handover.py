@@ -202,6 +202,19 @@ class Handover:
                 draft.assign(member.id, self._assignment(row, c, copies, role == PRIMARY))
                 if role == FOLLOWER and self._is_behind(c, primary):
                     draft.nudge(member.id, self._table.key_of(row))
+        for c in copies if len(may_know) < len(copies) else ():
+            if c not in may_know:
+                self._silence(row, c, draft)
+
+    def _silence(self, row: int, c: int, draft: Draft) -> None:
+        """It became private, and this worker may know nothing new of it: it keeps its copy, and looks no
+        more."""
+        one = self._one
+        if one.c_state[c] != HELD or one.c_primary[c] == FOLLOWER:
+            return
+        if (member := self._reachable(row, c, draft)) is not None:
+            one.c_primary[c] = FOLLOWER
+            draft.stop(member.id, self._table.key_of(row))
 
     def _is_behind(self, c: int, primary: int) -> bool:
         """A follower looks only when it is told to: it may have missed that while it was away."""

@@ -146,6 +146,20 @@ class KeyIndex:
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
 
+    def heads_of(self, rows: NDArray[np.int32], most: int) -> NDArray[np.uint8]:
+        """The first letters of each key; zeros behind the end of a shorter one."""
+        starts, lengths = self._starts[rows].astype(np.int64), self._lengths[rows]
+        heads = np.zeros((len(rows), most), np.uint8)
+        inside = starts + most <= len(self._blob)
+        if np.any(inside):
+            blob = np.frombuffer(self._blob, np.uint8)
+            heads[inside] = np.lib.stride_tricks.sliding_window_view(blob, most)[starts[inside]]
+            heads[np.arange(most) >= lengths[:, None]] = 0
+        for i in np.flatnonzero(~inside).tolist():
+            letters = self._blob[int(starts[i]) : int(starts[i]) + min(int(lengths[i]), most)]
+            heads[i, : len(letters)] = letters
+        return heads
+
     def put(self, keys: Sequence[str]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """The rows of these keys (at most BATCH), and those among them that are new."""
         letters = list(map(str.encode, keys))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
@@ -9,6 +11,7 @@ from evermirror.core.fleet.crew import Crew
 from evermirror.core.fleet.handover import ASKED, HELD, PLANNED, PRIMARY, Handover
 from evermirror.core.fleet.table import NO_ROOM, REMOVED, FleetTable
 from evermirror.core.fleet.views import CopyView, Losing, RepoView, Totals, WorkerView
+from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import Duty, Liveness, WorkerId
 
@@ -32,6 +35,16 @@ def repo_view(table: FleetTable, handover: Handover, key: RepoKey) -> RepoView |
     )
 
 
+def speaks_for(table: FleetTable, crew: Crew, handover: Handover, key: RepoKey, worker: WorkerId) -> bool:
+    """Whether the worker was given the repo, and may know of it."""
+    member, row = crew.get(worker), table.row_of(key)
+    c = table.find_copy(row, worker) if row >= 0 else -1
+    if c < 0 or member is None or member.record.duty is Duty.QUARANTINED:
+        return False
+    placed = table.one.c_rank[c] != UNWANTED or table.one.c_reason[c] != Reason.FOUND
+    return placed and bool(handover.allowed(row, [c]))
+
+
 def _copy_view(table: FleetTable, c: int) -> CopyView:
     one = table.one
     return CopyView(
@@ -46,7 +59,9 @@ def _copy_view(table: FleetTable, c: int) -> CopyView:
     )
 
 
-def worker_views(table: FleetTable, crew: Crew) -> tuple[WorkerView, ...]:
+def worker_views(
+    table: FleetTable, crew: Crew, limits_of: Callable[[WorkerId], ApplySettings | None]
+) -> tuple[WorkerView, ...]:
     """All that may come back, by id."""
     n, width = table.copies, crew.width
     used = table.c_worker[:n] != NOBODY
@@ -70,6 +85,7 @@ def worker_views(table: FleetTable, crew: Crew) -> tuple[WorkerView, ...]:
             strays=m.strays,
             unacked=len(m.outbox),
             heard_at=m.heard_at,
+            limits=limits_of(m.id),
         )
         for m in sorted(crew, key=lambda m: m.id)
     )

@@ -15,8 +15,9 @@ Rules
 - A report is taken once, in order; its number is written together with what follows from it.
 - Joins within ``rebalance_gap_s`` are one change of the placement. Losses, new repos and repos handed back
   are placed at once, for the rows concerned alone.
-- The parts: attendance (who is there), rebalance (who should hold what), reconcile (who really does),
-  handover (from one to the other, repo by repo), pace (how fast). This file only routes.
+- The parts: attendance (who is there), words (what workers say), rebalance (who should hold what), reconcile
+  (who really does), handover (from one to the other, repo by repo), pace (how fast), rates (who may ask
+  upstream how often). This file only routes.
 """
 
 from __future__ import annotations
@@ -28,18 +29,9 @@ from typing import Any
 import numpy as np
 
 from evermirror.core.fleet.attendance import GRACE, Attendance, Timers
-from evermirror.core.fleet.copies import UNWANTED, Reason
+from evermirror.core.fleet.copies import UNWANTED
 from evermirror.core.fleet.crew import Crew, Member
-from evermirror.core.fleet.decisions import (
-    NOTHING,
-    Alert,
-    AlertKind,
-    CompareRanges,
-    Decision,
-    GrantLease,
-    PutLease,
-    PutSalt,
-)
+from evermirror.core.fleet.decisions import NOTHING, Decision
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import (
     BrakeOverruled,
@@ -70,27 +62,30 @@ from evermirror.core.fleet.events import (
     WorkerDisconnected,
 )
 from evermirror.core.fleet.explain import explain
-from evermirror.core.fleet.handover import PLANNED, Handover
+from evermirror.core.fleet.handover import PLANNED, UNTOLD, Handover
 from evermirror.core.fleet.inbox import Inbox
 from evermirror.core.fleet.leases import Leases
+from evermirror.core.fleet.leasing import Leasing
 from evermirror.core.fleet.listing import Listing
-from evermirror.core.fleet.look import losing, repo_view, totals, worker_views
+from evermirror.core.fleet.look import losing, repo_view, speaks_for, totals, worker_views
 from evermirror.core.fleet.membership import Membership
 from evermirror.core.fleet.pace import Pace
 from evermirror.core.fleet.placing import BARRED, Placing
+from evermirror.core.fleet.rates import FleetRates
 from evermirror.core.fleet.rebalance import Rebalancer
 from evermirror.core.fleet.reconcile import Reconciler
 from evermirror.core.fleet.restoring import CHUNK as RESTORE_CHUNK
 from evermirror.core.fleet.restoring import Tables
 from evermirror.core.fleet.sessions import Sessions
 from evermirror.core.fleet.settings import FleetSettings
+from evermirror.core.fleet.telling import Telling
 from evermirror.core.fleet.views import Losing, RepoView, Restored, Totals, WorkerView
 from evermirror.core.fleet.wheel import TimerWheel
+from evermirror.core.fleet.words import COMPARE, Words
 from evermirror.model.repo import RepoKey
-from evermirror.model.worker import Duty, Liveness, WorkerId
+from evermirror.model.worker import Liveness, WorkerId
 
-COMPARE, NUDGE, SWEEP = "compare", "nudge", "sweep"  # timers, beside those of the parts
-SALTS = 256  # one byte; beyond it the walk begins at its first place again
+NUDGE, SWEEP = "nudge", "sweep"  # timers, beside those of the parts
 
 
 class FleetMachine:
@@ -106,7 +101,7 @@ class FleetMachine:
         self._timers: Timers = TimerWheel(settings.tick_s)
         self._pace = Pace(settings.moves_first, settings.moves_per_worker, settings.moves_total)
         self._inbox = Inbox()
-        self._leases = Leases(settings.lease_s)
+        self._leasing = Leasing(Leases(settings.lease_s))
         self._attendance = Attendance(settings, self._crew, self._timers)
         self._handover = Handover(self._table, self._crew, self._pace)
         self._reconciler = Reconciler(self._table, self._handover)
@@ -119,24 +114,35 @@ class FleetMachine:
         self._membership = Membership(
             self._table, self._crew, self._attendance, self._placing, self._handover, self._pace
         )
+        self._rates = FleetRates(settings, self._table, self._crew)
+        self._words = Words(
+            settings.compare_every_s,
+            self._crew,
+            self._sessions,
+            self._reconciler,
+            Telling(self._table, self._reconciler, self._membership, self._placing, self._handover),
+            self._rates,
+            self._attendance,
+            self._timers,
+        )
         self._routes: dict[type, Callable[[Any, Moment, Draft], None]] = {
             BrakeOverruled: self._brake_overruled,
             CatalogChanged: self._catalog_changed,
             CommandGiven: self._command_given,
             CommandsAcked: self._commands_acked,
-            CopiesDropped: self._copies_dropped,
-            CopiesVerified: self._copies_verified,
-            DeletionsDeclined: self._deletions_declined,
+            CopiesDropped: self._words.copies_dropped,
+            CopiesVerified: self._words.copies_verified,
+            DeletionsDeclined: self._words.deletions_declined,
             DrainAsked: self._drain_asked,
             DutyResumed: self._duty_resumed,
-            HeldTold: self._held_told,
-            LeaseAsked: self._lease_asked,
-            LeaseLimitSet: self._lease_limit_set,
-            LeaseReturned: self._lease_returned,
-            OtherReported: self._other_reported,
+            HeldTold: self._words.held_told,
+            LeaseAsked: self._leasing.asked,
+            LeaseLimitSet: self._leasing.limit_set,
+            LeaseReturned: self._leasing.returned,
+            OtherReported: self._words.other_reported,
             QuarantineAsked: self._quarantine_asked,
-            RangesCompared: self._ranges_compared,
-            ReposHandedBack: self._repos_handed_back,
+            RangesCompared: self._words.ranges_compared,
+            ReposHandedBack: self._words.repos_handed_back,
             RetireAsked: self._retire_asked,
             Ticked: self._ticked,
             WitnessHeld: self._witness_held,
@@ -146,7 +152,7 @@ class FleetMachine:
         }
         self._rings: dict[str, Callable[[int, Moment, Draft], None]] = {
             GRACE: self._grace_ended,
-            COMPARE: self._compare,
+            COMPARE: self._words.compare,
             NUDGE: lambda row, now, draft: draft.touched.update({row: None}),
             BARRED: lambda row, now, draft: self._placing.unbar(row),
             SWEEP: self._sweep,
@@ -168,7 +174,10 @@ class FleetMachine:
         else:
             self._routes[type(event)](event, now, draft)
         self._settle(draft, now)
-        return draft.close()
+        decision = draft.close()
+        if decision.writes or decision.actions:
+            self._rates.changed()
+        return decision
 
     def _settle(self, draft: Draft, now: Moment) -> None:
         for row in draft.touched:
@@ -201,16 +210,14 @@ class FleetMachine:
     def speaks_for(self, key: RepoKey, worker: WorkerId) -> bool:
         """Whether what the worker reports of the repo counts: it was given it, and may know of it. That it
         claims to hold what nobody placed there is no reason to believe it."""
-        table, member = self._table, self._crew.get(worker)
-        row = table.row_of(key)
-        c = table.find_copy(row, worker) if row >= 0 else -1
-        if c < 0 or member is None or member.record.duty is Duty.QUARANTINED:
-            return False
-        placed = table.one.c_rank[c] != UNWANTED or table.one.c_reason[c] != Reason.FOUND
-        return placed and bool(self._handover.allowed(row, [c]))
+        return speaks_for(self._table, self._crew, self._handover, key, worker)
 
     def workers(self) -> tuple[WorkerView, ...]:
-        return worker_views(self._table, self._crew)
+        return worker_views(self._table, self._crew, self._rates.told)
+
+    def rates_in_use(self) -> dict[str, tuple[float, float]]:
+        """For each rate that is split, by host and "" for all: the most that may be in use, and the rate."""
+        return self._rates.in_use()
 
     def totals(self) -> Totals:
         return totals(
@@ -255,9 +262,9 @@ class FleetMachine:
             self._placing.restored()
         for report in restored.reports:
             self._inbox.restore(report.worker, report.generation, report.seq)
-        for lease in restored.leases:
-            if lease.until_s is not None:
-                self._leases.restore(lease.worker, lease.task, lease.until_s)
+        self._leasing.restore(restored.leases)
+        self._table.c_primary[: self._table.copies] = UNTOLD
+        self._rates.restored()
 
     # Workers
 
@@ -272,7 +279,10 @@ class FleetMachine:
         if fresh:
             self._pace.forget(member.id, keep_queue=True)
             self._reconciler.begin(member)
+            self._rates.began(member, event.limits)
         else:
+            self._rates.acked(member)
+            self._rates.ready(member, now.utc_s, draft)
             self._handover.was_away(member)
             self._membership.touch_all(member, draft)
         self._membership.gate(member)
@@ -315,9 +325,10 @@ class FleetMachine:
     def _retire_asked(self, event: RetireAsked, now: Moment, draft: Draft) -> None:
         member = self._crew.get(event.worker)
         if member is not None:
-            self._end_leases(member.id, now, draft)
+            self._leasing.end(member.id, now.utc_s, draft)
             self._membership.retire(member, now.utc_s, draft)
             self._inbox.forget(member.id)
+            self._rates.forget(member.id)
             self._timers.cancel((COMPARE, member.id))
 
     def _brake_overruled(self, event: BrakeOverruled, now: Moment, draft: Draft) -> None:
@@ -327,6 +338,7 @@ class FleetMachine:
     def _gone_down(self, member: Member, now: Moment, draft: Draft) -> None:
         """Its leases end by themselves: cut off from us, it may still do what they are for."""
         self._membership.gone(member, now.utc_s, draft)
+        self._rates.gone(member.id)
 
     # The catalog and the witness
 
@@ -343,91 +355,13 @@ class FleetMachine:
             self._handover.tell_again(known)
             draft.touched.update(dict.fromkeys(known.tolist()))
             self._placing.place(rows, now.utc_s, draft)
+            self._rates.listed(rows, now.utc_s, draft)
 
     def _witness_held(self, event: WitnessHeld, now: Moment, draft: Draft) -> None:
         self._listing.witnessed(event.copies, draft)
 
     def _witness_lost(self, event: WitnessLost, now: Moment, draft: Draft) -> None:
         self._listing.unwitnessed(event.keys)
-
-    # What workers tell
-
-    def _held_told(self, event: HeldTold, now: Moment, draft: Draft) -> None:
-        member = self._sessions.current(event.worker, event.session)
-        if member is None or member.reconciled:
-            return
-        self._reconciler.told(member, event.copies, now.utc_s, draft)
-        if not event.last:
-            return
-        member.reconciled = True
-        self._reconciler.end(member, draft)
-        self._lost_some(member, now, draft)
-        self._membership.gate(member)
-        self._tell_strays(member, draft)
-        gap_s = self.settings.compare_every_s
-        spread_s = gap_s * (member.id % 61) / 61  # so that not all compare at the same moment
-        self._timers.set((COMPARE, member.id), self._attendance.lived_s + gap_s + spread_s)
-        table = self._table
-        on = table.copies_on(member.id)
-        if not np.any(table.c_rank[on] != UNWANTED):
-            self._placing.joins(member)
-
-    def _lost_some(self, member: Member, now: Moment, draft: Draft) -> None:
-        """What is wanted on it and is not there is planned anew: elsewhere, where its disk is full."""
-        if not member.accepting:
-            self._membership.move_waiting(member, now.utc_s, draft)
-
-    def _tell_strays(self, member: Member, draft: Draft) -> None:
-        if member.strays:
-            name = member.record.facts.name
-            text = (
-                f"worker {name} holds {member.strays} repos that the catalog never had; they are left alone"
-            )
-            draft.act(Alert(AlertKind.STRAY, name, text))
-
-    def _copies_verified(self, event: CopiesVerified, now: Moment, draft: Draft) -> None:
-        member = self._sessions.report(event.id, draft)
-        if member is not None:
-            self._reconciler.verified(member, event.copies, now.utc_s, draft)
-
-    def _copies_dropped(self, event: CopiesDropped, now: Moment, draft: Draft) -> None:
-        member = self._sessions.report(event.id, draft)
-        if member is not None:
-            self._reconciler.dropped(member, event.keys, draft)
-            self._lost_some(member, now, draft)
-
-    def _deletions_declined(self, event: DeletionsDeclined, now: Moment, draft: Draft) -> None:
-        member = self._sessions.report(event.id, draft)
-        if member is not None:
-            self._reconciler.declined(member, event.copies, draft)
-
-    def _other_reported(self, event: OtherReported, now: Moment, draft: Draft) -> None:
-        self._sessions.report(event.id, draft)
-
-    def _repos_handed_back(self, event: ReposHandedBack, now: Moment, draft: Draft) -> None:
-        """No room there: another place on the ring for each, and not this worker for a while."""
-        member = self._sessions.report(event.id, draft)
-        if member is None:
-            return
-        table, rows = self._table, []
-        for key in event.keys:
-            row = table.row_of(key)
-            c = table.find_copy(row, member.id) if row >= 0 else -1
-            if c < 0:
-                continue
-            self._handover.drop(row, c, draft, handed_back=True)
-            table.one.salt[row] = (table.one.salt[row] + 1) % SALTS
-            draft.write(PutSalt(key, table.one.salt[row]))
-            self._placing.bar(row, member.id)
-            draft.touched[row] = None
-            rows.append(row)
-        self._placing.place(np.array(rows, np.int32), now.utc_s, draft, why=Reason.REHASHED)
-
-    def _ranges_compared(self, event: RangesCompared, now: Moment, draft: Draft) -> None:
-        member = self._sessions.current(event.worker, event.session)
-        if member is not None and member.reconciled:
-            self._reconciler.compared(member, frozenset(event.ranges), event.copies, now.utc_s, draft)
-            self._lost_some(member, now, draft)
 
     # Commands from outside, acknowledgements
 
@@ -438,41 +372,10 @@ class FleetMachine:
         member = self._sessions.current(event.worker, event.session)
         if member is not None:
             member.outbox.acked(event.seq)
+            self._rates.acked(member)
             if member.deferred and draft.takes_for(member):
                 draft.touched.update(dict.fromkeys(member.deferred))
                 member.deferred.clear()
-
-    # Slots of the pull strategy
-
-    def _lease_asked(self, event: LeaseAsked, now: Moment, draft: Draft) -> None:
-        until_s = self._leases.ask(event.worker, event.task, now.utc_s)
-        if until_s is not None:
-            self._lease(event.worker, event.task, until_s, draft)
-
-    def _lease_returned(self, event: LeaseReturned, now: Moment, draft: Draft) -> None:
-        if self._leases.give_back(event.worker, event.task):
-            draft.write(PutLease(event.task, event.worker, None))
-        self._grant(now, draft)
-
-    def _lease_limit_set(self, event: LeaseLimitSet, now: Moment, draft: Draft) -> None:
-        self._leases.set_limit(event.limit)
-        self._grant(now, draft)
-
-    def _end_leases(self, worker: WorkerId, now: Moment, draft: Draft) -> None:
-        """It is gone: its slots are free for others."""
-        for task in self._leases.drop_worker(worker):
-            draft.write(PutLease(task, worker, None))
-        self._grant(now, draft)
-
-    def _grant(self, now: Moment, draft: Draft) -> None:
-        for worker, task in self._leases.expire(now.utc_s):
-            draft.write(PutLease(task, worker, None))
-        for worker, task, until_s in self._leases.grantable(now.utc_s):
-            self._lease(worker, task, until_s, draft)
-
-    def _lease(self, worker: WorkerId, task: int, until_s: float, draft: Draft) -> None:
-        draft.write(PutLease(task, worker, until_s))
-        draft.act(GrantLease(worker, task, until_s))
 
     # Time
 
@@ -480,21 +383,14 @@ class FleetMachine:
         self._membership.suspected(self._attendance.tick(now.mono_s, now.utc_s, draft), draft)
         for kind, about in self._timers.advance(self._attendance.lived_s):
             self._rings[kind](about, now, draft)
-        self._grant(now, draft)
+        self._leasing.tick(now.utc_s, draft)
         self._placing.tick(now.utc_s, draft)
+        self._rates.tick(self._attendance.lived_s, now.utc_s, draft)
 
     def _grace_ended(self, worker: int, now: Moment, draft: Draft) -> None:
         member = self._attendance.grace_ended(WorkerId(worker), now.utc_s, draft)
         if member is not None:
             self._gone_down(member, now, draft)
-
-    def _compare(self, worker: int, now: Moment, draft: Draft) -> None:
-        member = self._crew.get(WorkerId(worker))
-        if member is None:
-            return
-        self._timers.set((COMPARE, worker), self._attendance.lived_s + self.settings.compare_every_s)
-        if draft.takes_for(member):
-            draft.send(member, CompareRanges(self._reconciler.digests(member)))
 
     def _sweep(self, about: int, now: Moment, draft: Draft) -> None:
         """Now and then everything unfinished is looked at again, so that nothing hangs on a step that was

@@ -178,6 +178,8 @@ class Membership:
         """It does not come back: nothing of it is known any more, and its id is free."""
         if member.record.duty is Duty.QUARANTINED:
             draft.act(_quarantine_alert(member, "is retired", over=True))
+        member.strays = 0
+        tell_strays(member, draft)
         member.note(Duty.RETIRED.value, now_s, duty=Duty.RETIRED)
         draft.worker_changed(member)
         if member.connected:
@@ -189,6 +191,18 @@ class Membership:
         self._pace.forget(member.id)
         self._crew.dismiss(member.id)
         self._attendance.unwatch(member, draft)
+
+
+def tell_strays(member: Member, draft: Draft) -> None:
+    """People are told of what nobody knows on its disk, and when there is nothing of the kind any more."""
+    name, known = member.record.facts.name, member.strays_shown
+    member.strays_shown = member.strays > 0
+    if member.strays:
+        text = f"worker {name} holds {member.strays} repos that the catalog never had; they are left alone"
+        draft.act(Alert(AlertKind.STRAY, name, text))
+    elif known:
+        text = f"worker {name} no longer holds repos that the catalog never had"
+        draft.act(Alert(AlertKind.STRAY, name, text, over=True))
 
 
 def _quarantine_alert(member: Member, text: str, *, over: bool = False) -> Alert:

@@ -4,7 +4,7 @@ What is lost, over its bound or newly owned moves; nothing else does. In this or
 
 1 Copies on workers that are no members, or not trusted enough, leave holes; so do ranks beyond ``replicas``.
 2 Workers named by people take the first ranks.
-3 Workers that joined claim their share (claims.py).
+3 Workers that joined take what only they may have room for, then claim their share (fill.py, claims.py).
 4 Workers over their bound (bounds.py) give up what is furthest from them.
 5 Holes are filled, each at its rank (fill.py).
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from evermirror.core.fleet.bounds import Bounds, Sites
 from evermirror.core.fleet.claims import claim
 from evermirror.core.fleet.copies import NOBODY, Reason
-from evermirror.core.fleet.fill import Leavers, fill
+from evermirror.core.fleet.fill import Leavers, fill, fill_trusted_only
 from evermirror.core.fleet.ring import Ring
 from evermirror.core.fleet.seating import (
     BY_WALK,
@@ -53,6 +53,7 @@ def place(wishes: Wishes, ring: Ring, sites: Sites, bound: float) -> Placement:
     _cut(seating)
     _pin(seating)
     bounds = seating.bounds(bound)
+    fill_trusted_only(seating, bounds)
     claim(seating, bounds)
     leavers = _shed(seating, bounds)
     fill(seating, bounds, leavers)

@@ -81,7 +81,8 @@ class Rebalancer:
             member[m.id], takes[m.id], trusted[m.id] = m.keeps, m.takes, facts.trusted
             weight[m.id] = facts.weight
             capacity[m.id] = CAPACITY_NONE if facts.capacity is None else facts.capacity
-        return Sites(member, takes, trusted, weight, capacity, self._load_elsewhere(rows, width))
+        others = len(self._table) - len(rows)
+        return Sites(member, takes, trusted, weight, capacity, self._load_elsewhere(rows, width), others)
 
     def _load_elsewhere(self, rows: NDArray[np.int32], width: int) -> NDArray[np.int64]:
         """Wanted copies of the repos that are not placed now."""
@@ -171,7 +172,7 @@ class Rebalancer:
         i, ranks = which[among], at.astype(np.uint8)
         workers, reasons = result.should[i, ranks], result.reason[i, ranks].copy()
         if why is not None:
-            reasons[reasons != Reason.PINNED] = why
+            reasons[~np.isin(reasons, _telling_more(why))] = why
         copies = self._table.add_copies(rows[i], workers, ranks, reasons, PLANNED, now_s)
         self._table.c_primary[copies] = UNTOLD
         self._plan(copies, workers, orphan=True)
@@ -205,7 +206,7 @@ class Rebalancer:
         orphan = not self._handover.held_alive(row)
         for worker, rank in wanted.items():
             reason = Reason(int(reasons[rank]))
-            if why is not None and reason is not Reason.PINNED:
+            if why is not None and reason not in _telling_more(why):
                 reason = why
             c = table.add_copy(row, worker, rank, PLANNED, reason, now_s)
             table.c_primary[c] = UNTOLD
@@ -224,3 +225,8 @@ class Rebalancer:
                 part = planned[alone == orphan].astype(np.int32)
                 if len(part):
                     self._plan(part, table.c_worker[part], orphan=orphan)
+
+
+def _telling_more(why: Reason) -> tuple[Reason, ...]:
+    """Reasons that say more than why a copy had to move. That it was handed back says most, but for a pin."""
+    return (Reason.PINNED,) if why is Reason.REHASHED else (Reason.PINNED, Reason.OVERFULL)

@@ -30,9 +30,20 @@ class FleetSettings:
     outbox_max: int = 1024  # commands sent to one worker and not acknowledged
     lease_s: float = 5 * MINUTE  # a slot of the pull strategy that is not renewed is free again
     tick_s: float = 1.0  # precision of all timeouts
+    host_rate: float | None = None  # polls a second of one upstream host, by all workers; None: not split
+    polls_per_second: float | None = None  # the same over all hosts
+    min_gap_s: float = MINUTE  # no worker polls a repo more often: it bounds what few repos can ask for
+
+    @property
+    def redial_s(self) -> float:
+        """The longest pause of a worker that lost us: it has three tries before it counts as down."""
+        return min(MINUTE, (self.max_missed * self.heartbeat_s + self.grace_s) / 3)
 
     def __post_init__(self) -> None:
         if self.outbox_max < OUTBOX_LEAST:
             raise ValueError(f"outbox_max is {self.outbox_max}, at least {OUTBOX_LEAST} are needed")
+        for rate in (self.host_rate, self.polls_per_second):
+            if rate is not None and not rate > 0:
+                raise ValueError(f"a rate is {rate}: it must be positive")
         if self.load_bound <= 1.0:
             raise ValueError(f"load_bound is {self.load_bound}: everybody would be over it")

@@ -137,6 +137,7 @@ class FleetTable:
     def _put_batch(
         self, keys: Sequence[str], trusted: NDArray[np.bool_], wanted: NDArray[np.int64]
     ) -> NDArray[np.int32]:
+        ever = self._keys.rows
         rows, fresh = self._keys.put(keys)
         if self._keys.rows > len(self.flags):
             self._grow(REPO_COLUMNS, self._keys.rows)
@@ -145,9 +146,10 @@ class FleetTable:
         back = rows[(self.flags[rows] & REMOVED) != 0]
         self._listed += len(fresh) + len(np.unique(back))
         self.flags[fresh] = LIVE
-        self.salt[fresh] = 0
-        self.witness[fresh] = 0
         self.first[fresh] = NONE
+        again = fresh[fresh < ever]  # others never were anything but 0, and take no memory until they are
+        self.salt[again] = 0
+        self.witness[again] = 0
         kept = self.flags[rows] & np.uint8(0xFF & ~(REMOVED | TRUSTED_ONLY))
         self.flags[rows] = kept | np.where(trusted, np.uint8(TRUSTED_ONLY), np.uint8(0))
         self.replicas[rows] = wanted
@@ -165,6 +167,10 @@ class FleetTable:
 
     def keys_of(self, rows: Sequence[int] | NDArray[np.int32]) -> list[RepoKey]:
         return self._keys.keys_of(np.asarray(rows, np.int32))
+
+    def heads_of(self, rows: NDArray[np.int32], most: int) -> NDArray[np.uint8]:
+        """The first letters of their keys; zeros behind the end of a shorter one."""
+        return self._keys.heads_of(rows, most)
 
     def remove(self, row: int) -> None:
         """It left the catalog; its copies are still known."""
@@ -230,15 +236,17 @@ class FleetTable:
         """Very many: a repo may be there several times, with several workers."""
         order = np.lexsort((workers, rows))
         self._check_new(rows[order], workers[order])
+        ever = self.copies
         new = self._take_copies(len(rows))
         self.c_row[new] = rows
         self.c_worker[new] = workers
         self.c_rank[new] = ranks
         self.c_state[new] = state
         self.c_reason[new] = reasons
-        self.c_primary[new] = 0
-        self.c_digest[new] = 0
-        self.c_verified[new] = 0
+        again = new[new < ever]
+        self.c_primary[again] = 0
+        self.c_digest[again] = 0
+        self.c_verified[again] = 0
         self.c_since[new] = int(since_s)
         if len(new):
             # Chain the new ones of each repo, and hang what it had before on the last of them.

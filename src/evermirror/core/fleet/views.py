@@ -9,6 +9,7 @@ from evermirror.core.fleet.decisions import CopyRow, PutLease, ReportTaken
 from evermirror.core.fleet.events import CatalogRepo
 from evermirror.core.fleet.restoring import Tables
 from evermirror.core.fleet.table import CopyState, Reason
+from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerId, WorkerRecord
 
@@ -69,6 +70,7 @@ class WorkerView:
     strays: int  # told by it, known to nobody
     unacked: int  # commands that it has not taken in yet
     heard_at: float  # UTC seconds, of its last sign of life
+    limits: ApplySettings | None = None  # its shares of the fleet's rates, as it was told last
 
 
 @dataclass(frozen=True, slots=True)

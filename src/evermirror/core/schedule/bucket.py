@@ -21,12 +21,17 @@ class TokenBucket:
         self._tolerance_s = 0.0
         self.set_rate(rate, burst)
 
-    def set_rate(self, rate: float | None, burst: float | None = None) -> None:
-        """Change the rate; tokens already spent stay spent."""
+    def set_rate(self, rate: float | None, burst: float | None = None, *, now: float | None = None) -> None:
+        """Change the rate; tokens already spent stay spent. With ``now`` they come back at the new rate, and
+        no more of them are owed than the bucket holds."""
+        old_step_s = self._step_s
         self._step_s = 0.0 if rate is None else 1.0 / rate
         self._tolerance_s = 0.0 if rate is None else (max(1.0, rate if burst is None else burst) - 1.0) / rate
         if rate is None:
             self._full_at = -math.inf
+        elif now is not None and self._full_at > now and old_step_s not in (0.0, self._step_s):
+            owed = (self._full_at - now) / old_step_s
+            self._full_at = now + min(owed * self._step_s, self._tolerance_s + self._step_s)
 
     def ready_at(self) -> float:
         """The time from which a token is there (may lie in the past)."""

@@ -9,6 +9,7 @@ Rules
 - A request for a repo whose poll has not begun joins those who wait for it.
 - One that comes while the poll or sync runs waits for a run of its own: the running one may have looked too
   early.
+- A poll that begins again at another address takes those along who came meanwhile.
 - So there is at most one running and one queued round per repo, each with any number of callers, up to a
   bound.
 - The same task asked for twice (a command that was sent again) is one caller.
@@ -73,6 +74,12 @@ class Callers:
         if running:
             self._running[key] = running
         return tuple(running)
+
+    def put_off(self, key: RepoKey) -> None:
+        """The poll saw nothing and begins again elsewhere: whoever asked meanwhile has come in time."""
+        running = self._running.pop(key, {})
+        if running:
+            self._queued[key] = running | self._queued.get(key, {})
 
     def running(self, key: RepoKey) -> tuple[TaskId, ...]:
         """Those whose round is under way, to be told of its progress."""

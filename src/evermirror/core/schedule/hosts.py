@@ -74,12 +74,14 @@ class HostState:
     """Everything that is kept per host."""
 
     __slots__ = (
+        "away",
         "bucket",
         "connections",
         "max_gap_s",
         "offset",
         "queue",
         "quiet",
+        "rate",
         "rate_sum",
         "repos",
         "stamp",
@@ -88,11 +90,13 @@ class HostState:
 
     def __init__(self, name: Host, settings: ScheduleSettings, weather: HostWeather, offset: float) -> None:
         self.queue = HostQueue(name)
-        self.bucket = TokenBucket(settings.host_rate)
+        self.rate = settings.rate_of(name)  # polls a second
+        self.bucket = TokenBucket(self.rate)
         self.connections = Connections(settings)
         self.weather = weather
         self.offset = offset
         self.repos = 0  # all of them, also those under way
+        self.away = 0  # those whose own host this is, and that are asked elsewhere
         self.quiet = 0  # those of them that are polled on request alone
         self.rate_sum = 0.0  # sum of 1 / stride over its repos
         self.max_gap_s: float | None = None  # what the budgets allow; set by the scheduler
@@ -101,6 +105,12 @@ class HostState:
     @property
     def name(self) -> Host:
         return self.queue.host
+
+    def configure(self, settings: ScheduleSettings, now: float) -> None:
+        """New limits hold from now on."""
+        self.rate = settings.rate_of(self.name)
+        self.bucket.set_rate(self.rate, now=now)
+        self.connections.configure(settings)
 
     def opening(self, now: float) -> Opening:
         """Judge the host as it is now."""

@@ -101,14 +101,17 @@ class Placement:
         host.queue.leave(repo)
         repo.not_before = 0.0
         repo.priority = host.queue.clock
-        repo.due_at = max(now, repo.last_poll_at + self._settings.min_gap_s)
+        repo.due_at = max(now, self._rested_at(repo))
         self.enter(repo, host, now)
 
     def enter(self, repo: Tracked, host: HostState, now: float) -> None:
-        eligible_at = repo.not_before
-        if repo.last_poll_at:
-            eligible_at = max(eligible_at, repo.last_poll_at + self._settings.min_gap_s)
+        eligible_at = max(repo.not_before, self._rested_at(repo))
         host.queue.enter(repo, eligible_at, now, bounded=host.max_gap_s is not None)
+
+    def _rested_at(self, repo: Tracked) -> float:
+        """When its min gap is over; an attempt that goes on at another address has none to keep."""
+        goes_on = repo.detour is not None and repo.detour.tried
+        return 0.0 if goes_on or not repo.last_poll_at else repo.last_poll_at + self._settings.min_gap_s
 
     def _due_at(self, repo: Tracked, host: HostState) -> float:
         return repo.last_poll_at + self.shares.aimed_gap_s(repo, host, self._settings)

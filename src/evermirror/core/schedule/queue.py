@@ -23,9 +23,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from copy import copy
 from enum import Enum
 from heapq import heapify, heappop, heappush, heapreplace
 
+from evermirror.core.schedule.detours import Detour
 from evermirror.core.schedule.retry import SLOW_DEFAULT_S
 from evermirror.model.activity import Activity
 from evermirror.model.failure import FailureKind
@@ -51,6 +53,7 @@ class Tracked:
     __slots__ = (
         "activity",
         "again",
+        "detour",
         "due_at",
         "failure_kind",
         "failures",
@@ -104,6 +107,23 @@ class Tracked:
         self.again = False  # somebody asked while it was under way
         self.gone = False  # removed while it was under way
         self.quiet = False  # polled on request alone
+        self.detour: Detour | None = None  # None: it is asked at its own URL
+
+    @property
+    def host(self) -> Host:
+        """The one that is asked, and in whose queue the repo stands."""
+        return self.spec.host if self.detour is None else self.detour.host
+
+    @property
+    def url(self) -> str:
+        """The address that is asked."""
+        return self.spec.url if self.detour is None else self.detour.url
+
+    def gone_to(self, detour: Detour | None) -> Tracked:
+        """The same repo for another host's queue: what the old queue still has is this one, which left it."""
+        twin = copy(self)
+        twin.detour, twin.ticket, twin.request, twin.in_oldest = detour, 0, 0, False
+        return twin
 
     def memory(self) -> RepoMemory:
         """What outlives a restart; digest and mark are not known here."""

@@ -121,10 +121,10 @@ def _interval_warnings(repos: Iterable[Tracked], settings: ScheduleSettings) -> 
     for repo in repos:
         if repo.interval_s is not None:
             rate = 1.0 / max(repo.interval_s, settings.min_gap_s, 1e-3)
-            asked[repo.spec.host] = asked.get(repo.spec.host, 0.0) + rate
+            asked[repo.host] = asked.get(repo.host, 0.0) + rate
     found = []
     limits: list[tuple[Host | None, float, float | None]] = [
-        (host, rate, settings.host_rate) for host, rate in asked.items()
+        (host, rate, settings.rate_of(host)) for host, rate in asked.items()
     ]
     limits.append((None, sum(asked.values()), settings.polls_per_second))
     for host, rate, limit in limits:

@@ -16,6 +16,7 @@ Rules
 - A failure that is retried, and one that is no fault of the repo, keeps its turn: no stride is added.
 - A quiet repo is polled when it is requested, never by itself: no turn, no deadline, no part in the budgets.
 - The max gap is kept where budgets allow: at most half of them goes to deadlines.
+- A repo with fallbacks may be asked elsewhere (detours.py); it then stands in that host's queue.
 - `now` is UTC seconds and is taken as not going backwards: an earlier one counts as the latest seen.
 """
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from evermirror.core.schedule import report
 from evermirror.core.schedule.board import Board
@@ -33,12 +35,14 @@ from evermirror.core.schedule.placement import Placement
 from evermirror.core.schedule.policies import POLICIES, Policy, policy_named
 from evermirror.core.schedule.queue import Phase, Tracked
 from evermirror.core.schedule.registry import Registry
-from evermirror.core.schedule.retry import BACKOFF_STEPS, RETRY_RULES, Wait, retry_delay_s
+from evermirror.core.schedule.routing import Routing
+from evermirror.core.schedule.setbacks import Setbacks
 from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.core.schedule.slots import SyncSlots
+from evermirror.core.schedule.standing import Standing
 from evermirror.core.schedule.views import Entry, Explanation, HostView, ScheduleWarning, Verdict
 from evermirror.core.schedule.weather import Weather
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.failure import Failure
 from evermirror.model.memory import RepoMemory
 from evermirror.model.repo import Host, RepoKey
 
@@ -50,17 +54,17 @@ class Scheduler:
 
     def __init__(self, settings: ScheduleSettings, policies: Mapping[str, Policy] = POLICIES) -> None:
         self._policies = policies
-        self._settings = settings
-        self._placement = Placement(settings, policy_named(settings.policy, policies))
         self._board = Board()
         self._weather = Weather()
         self._known = Registry(self._board, self._weather)
+        self._routing = Routing(self._known, self._weather)
         self._slots = SyncSlots(settings.slots)
+        placement = Placement(settings, policy_named(settings.policy, policies))
+        self._standing = Standing(settings, placement, self._board, self._known, self._slots)
+        self._setbacks = Setbacks(self._known, self._weather, self._routing, self._standing)
         self._bucket = TokenBucket(settings.polls_per_second)
         self._polls = 0  # in flight
-        self._clock = 0.0  # virtual time over all hosts: where the last poll in its turn stood
         self._now = 0.0
-        self._requests = 0
 
     # Which repos there are
 
@@ -69,14 +73,14 @@ class Scheduler:
         now = self._at(now)
         placed: dict[RepoKey, tuple[Tracked, HostState]] = {}
         for entry in entries:
-            repo = self._known.enrol(entry, self._settings, self._clock, now)
+            repo = self._known.enrol(entry, self._standing.settings, self._standing.clock, now)
             host = self._known.host_of(repo)
-            self._placement.assign(repo, host)
+            self._standing.placement.assign(repo, host)
             if repo.phase is _WAITING:
                 placed[entry.spec.key] = repo, host
-        moved = self._bound_gaps()
-        self._placement.arrive(placed.values(), now)
-        self._settle({*moved, *(host.name for _, host in placed.values())}, now)
+        moved = self._standing.bound_gaps()
+        self._standing.placement.arrive(placed.values(), now)
+        self._standing.settle({*moved, *(host.name for _, host in placed.values())}, now)
 
     def remove(self, keys: Iterable[RepoKey], now: float) -> None:
         """Schedule these no longer. What is under way ends as usual, and then is forgotten."""
@@ -86,17 +90,17 @@ class Scheduler:
             repo = self._known.strike(key)
             if repo is None:
                 continue
-            touched.add(repo.spec.host)
+            touched.add(repo.host)
             self._known.host_of(repo).queue.leave(repo)
             if repo.phase is _CHANGED:
                 self._slots.drop(key)
                 repo.phase = _WAITING
             if repo.phase is _WAITING:
-                self._forget(repo)
+                self._standing.forget(repo)
             else:
                 repo.gone, repo.again = True, False
                 self._known.leaving[key] = repo
-        self._settle({*self._bound_gaps(), *touched}, now)
+        self._standing.settle({*self._standing.bound_gaps(), *touched}, now)
 
     def request(self, key: RepoKey, now: float, *, rank: int | None = None) -> bool:
         """Somebody wants this repo looked at; one under way is looked at again after. False: not ours.
@@ -110,7 +114,7 @@ class Scheduler:
             repo.rank_asked = rank if repo.rank_asked is None else min(rank, repo.rank_asked)
         if repo.phase is _WAITING:
             host = self._known.host_of(repo)
-            self._ask(repo, host)
+            self._standing.ask(repo, host)
             self._board.settle(host, now)
         else:
             repo.again = True
@@ -121,19 +125,18 @@ class Scheduler:
         """New settings hold from now on; what is under way goes on."""
         now = self._at(now)
         policy = policy_named(settings.policy, self._policies)
-        old, self._settings = self._settings, settings
+        old, self._standing.settings = self._standing.settings, settings
         self._slots.slots = settings.slots
-        self._bucket.set_rate(settings.polls_per_second)
+        self._bucket.set_rate(settings.polls_per_second, now=now)
         for host in self._known.hosts.values():
-            host.bucket.set_rate(settings.host_rate)
-            host.connections.configure(settings)
+            host.configure(settings, now)
         self._known.bound_gaps(settings)
         if settings.places_as(old):
-            self._placement.configure(settings)
+            self._standing.placement.configure(settings)
         else:
-            self._placement = Placement(settings, policy)
-            self._placement.rebuild(self._known.emptied(self._clock), now)
-        self._settle(self._known.hosts, now)
+            self._standing.placement = Placement(settings, policy)
+            self._standing.placement.rebuild(self._known.emptied(self._standing.clock), now)
+        self._standing.settle(self._known.hosts, now)
 
     def allow_clones(self, allowed: bool) -> None:
         """The disk guard's switch: while it is off first clones wait."""
@@ -144,40 +147,49 @@ class Scheduler:
     def take(self, now: float) -> RepoKey | None:
         """The repo to poll now, if any; its poll is in flight from here on."""
         now = self._at(now)
-        if self._polls >= self._settings.polls_in_flight:
-            return None
-        self._board.advance(now)
-        best = self._board.best()
-        if best is None:
-            return None
-        rank, host = best
-        if rank is not Rank.REQUEST and self._bucket.ready_at() > now:
-            return None
+        while self._polls < self._standing.settings.polls_in_flight:
+            self._board.advance(now)
+            best = self._board.best()
+            if best is None:
+                return None
+            rank, host = best
+            if rank is not Rank.REQUEST and self._bucket.ready_at() > now:
+                return None
+            repo = self._next_of(host, rank)
+            homeward = self._routing.homeward(repo, now)
+            if homeward is not None:
+                self._standing.send(repo, homeward, now)
+                continue
+            self._bucket.take(now)
+            host.bucket.take(now)
+            repo.phase = _POLLING
+            self._polls += 1
+            host.connections.polls += 1
+            self._board.settle(host, now)
+            return repo.spec.key
+        return None
+
+    def _next_of(self, host: HostState, rank: Rank) -> Tracked:
+        """The first of that rank in the host's queue, which it leaves."""
         if rank is Rank.STRIDE:
             repo = host.queue.take_front()
             stood = host.offset + repo.priority
-            if stood < self._clock:
-                host.offset += self._clock - stood
+            if stood < self._standing.clock:
+                host.offset += self._standing.clock - stood
             else:
-                self._clock = stood
+                self._standing.clock = stood
         elif rank is Rank.DUE:
             repo = host.queue.take_due(host.max_gap_s)
         else:
             repo = host.queue.take_requested()
             repo.urgent = True
-        self._bucket.take(now)
-        host.bucket.take(now)
-        repo.phase = _POLLING
-        self._polls += 1
-        host.connections.polls += 1
-        self._board.settle(host, now)
-        return repo.spec.key
+        return repo
 
     def next_wake(self, now: float) -> float | None:
         """When ``take`` or ``take_sync`` can next succeed by time alone; None: only after another event."""
         now = self._at(now)
         at = self._next_sync(now)
-        if self._polls < self._settings.polls_in_flight:
+        if self._polls < self._standing.settings.polls_in_flight:
             at = min(at, self._next_poll(now))
         return at if at < math.inf else None
 
@@ -186,7 +198,7 @@ class Scheduler:
         now = self._at(now)
         repo, host = self._end(key, _POLLING)
         self._succeed(repo, host, now)
-        self._requeue(repo, host, now)
+        self._standing.requeue(repo, host, now)
 
     def changed(self, key: RepoKey, now: float, *, first: bool = False) -> None:
         """Upstream's refs moved: it waits for a git slot; ``first`` where there is no mirror of it yet."""
@@ -195,7 +207,7 @@ class Scheduler:
         repo.last_poll_at = repo.since = now
         self._host_succeeded(host, now)
         if repo.gone:
-            self._requeue(repo, host, now)
+            self._standing.requeue(repo, host, now)
             return
         repo.phase = _CHANGED
         self._slots.want(
@@ -216,7 +228,7 @@ class Scheduler:
         key = self._slots.take(lambda host: self._may_transfer(self._known.hosts[host], now))
         if key is not None:
             self._known.repos[key].phase = _SYNCING
-        self._settle_touched(now)
+        self._standing.settle_touched(now)
         return key
 
     def synced(self, key: RepoKey, now: float, push_times: Iterable[float] = ()) -> None:
@@ -225,7 +237,7 @@ class Scheduler:
         repo, host = self._end(key, _SYNCING)
         repo.activity = learn(repo.activity, push_times, after=repo.seen_at, now=now)
         self._succeed(repo, host, now)
-        self._requeue(repo, host, now)
+        self._standing.requeue(repo, host, now)
 
     # What was learnt
 
@@ -238,39 +250,17 @@ class Scheduler:
         repo.activity = learn(repo.activity, push_times, after=repo.seen_at, now=now)
         if repo.phase is _WAITING:
             host = self._known.host_of(repo)
-            self._placement.learnt(repo, host, now)
+            self._standing.placement.learnt(repo, host, now)
             self._board.settle(host, now)
 
     def failed(self, key: RepoKey, failure: Failure, now: float, *, jitter: float = 0.0) -> Verdict:
         """The poll or sync did not succeed; ``jitter`` in [-1, 1] spreads retries."""
         now = self._at(now)
         repo, host = self._end(key, _POLLING, _CHANGED, _SYNCING)
-        repo.last_poll_at = repo.since = now
-        rule = RETRY_RULES[failure.kind]
-        judgement = self._weather.failed(host.name, key, failure, now, seen_before=repo.seen_at > 0.0)
-        if failure.kind is FailureKind.RATE_LIMITED:
-            host.weather.block(failure.retry_after_s, now)
-        counted = rule.counted and judgement.own
-        if counted:
-            repo.failures += 1
-            repo.failure_kind = failure.kind
-        delay = None
-        if judgement.own:
-            delay = retry_delay_s(
-                rule.wait,
-                repo.failures,
-                max_gap_s=host.max_gap_s,
-                interval_s=repo.interval_s,
-                jitter=jitter,
-            )
-        repo.not_before = 0.0 if delay is None else now + delay
-        worn_out = rule.wait is Wait.BACKOFF and repo.failures >= BACKOFF_STEPS
-        keeps_turn = not judgement.own or not (worn_out or rule.wait is Wait.NORMAL)
-        self._requeue(repo, host, now, keeps_turn=keeps_turn)
-        uncounted = tuple(other for _, other in judgement.uncounted if self._uncount(other, now))
-        self._settle(judgement.changed, now)
-        next_attempt_at = self.explain(key, now).next_poll_at if key in self._known.repos else None
-        return Verdict(counted, repo.failures, next_attempt_at, uncounted)
+        verdict = self._setbacks.failed(repo, host, failure, now, jitter)
+        if not verdict.diverted and key in self._known.repos:
+            verdict = replace(verdict, next_attempt_at=self.explain(key, now).next_poll_at)
+        return verdict
 
     def abandoned(self, key: RepoKey, now: float) -> None:
         """The poll or sync of a removed repo was broken off by us: nobody's failure, and it is forgotten.
@@ -279,7 +269,7 @@ class Scheduler:
         repo = self._known.leaving.get(key)
         if repo is not None:
             _, host = self._end(key, _POLLING, _SYNCING)
-            self._requeue(repo, host, self._at(now))
+            self._standing.requeue(repo, host, self._at(now))
 
     def forgive(self, key: RepoKey, now: float) -> bool:
         """A person reset this repo's failures: it is due at once. False if it is not ours."""
@@ -288,7 +278,7 @@ class Scheduler:
         if repo is None:
             return False
         repo.failures, repo.failure_kind = 0, None
-        self._at_once(repo, now)
+        self._standing.at_once(repo, now)
         return True
 
     # Readers
@@ -315,11 +305,17 @@ class Scheduler:
         """What to write down of the repo; digest and mark are not kept here."""
         return (self._known.repos.get(key) or self._known.leaving[key]).memory()
 
+    def address(self, key: RepoKey) -> str:
+        """The URL at which the repo is asked now: its own, or a fallback."""
+        return (self._known.repos.get(key) or self._known.leaving[key]).url
+
     def explain(self, key: RepoKey, now: float) -> Explanation:
         """When the repo is looked at next, and why then."""
         repo = self._known.repos[key]
         host = self._known.host_of(repo)
-        return report.explain(repo, host, self._placement.shares, self._settings, self._at(now))
+        return report.explain(
+            repo, host, self._standing.placement.shares, self._standing.settings, self._at(now)
+        )
 
     def hosts(self, now: float) -> tuple[HostView, ...]:
         """Every host as it stands."""
@@ -330,7 +326,7 @@ class Scheduler:
         return report.warnings(
             self._known.hosts.values(),
             self._known.repos.values(),
-            self._settings,
+            self._standing.settings,
             self._weather.network_down,
             self._at(now),
         )
@@ -360,69 +356,15 @@ class Scheduler:
         repo.not_before = 0.0
         if repo.failures:
             repo.failures, repo.failure_kind = 0, None
+        if repo.detour is not None:
+            at_home = repo.detour.url == repo.spec.url
+            repo.detour = None if at_home else replace(repo.detour, tried=())
         self._host_succeeded(host, now)
 
     def _host_succeeded(self, host: HostState, now: float) -> None:
         others = self._weather.succeeded(host.name, now)
         if others:
-            self._settle(others, now)
-
-    def _requeue(self, repo: Tracked, host: HostState, now: float, *, keeps_turn: bool = False) -> None:
-        repo.phase = _WAITING
-        repo.urgent = False
-        if not repo.again:
-            repo.rank_asked = None
-        if repo.gone:
-            self._forget(repo)
-            self._settle({*self._bound_gaps(), host.name}, now)
-        else:
-            self._placement.after_poll(repo, host, now, keeps_turn=keeps_turn)
-            if repo.again:
-                repo.again = False
-                self._ask(repo, host)
-            self._board.settle(host, now)
-
-    def _ask(self, repo: Tracked, host: HostState) -> None:
-        self._requests += 1
-        host.queue.ask(repo, self._requests)
-
-    def _forget(self, repo: Tracked) -> None:
-        self._placement.shares.drop(repo, self._known.host_of(repo))
-        self._known.forget(repo)
-
-    def _uncount(self, key: RepoKey, now: float) -> bool:
-        """A failure of this repo turned out to be weather."""
-        repo = self._known.repos.get(key)
-        if repo is None or not repo.failures:
-            return False
-        repo.failures -= 1
-        if not repo.failures:
-            repo.failure_kind = None
-        self._at_once(repo, now)
-        return True
-
-    def _at_once(self, repo: Tracked, now: float) -> None:
-        if repo.phase is _WAITING:
-            host = self._known.host_of(repo)
-            self._placement.at_once(repo, host, now)
-            self._board.settle(host, now)
-
-    def _bound_gaps(self) -> Iterable[Host]:
-        return self._known.bound_gaps(self._settings) if self._settings.max_gap_s is not None else ()
-
-    def _settle(self, names: Iterable[Host], now: float) -> None:
-        for name in names:
-            host = self._known.hosts.get(name)
-            if host is not None:
-                self._board.settle(host, now)
-        self._settle_touched(now)
-
-    def _settle_touched(self, now: float) -> None:
-        """Hosts whose connections the git slots took or gave back."""
-        while self._slots.touched:
-            host = self._known.hosts.get(self._slots.touched.pop())
-            if host is not None:
-                self._board.settle(host, now)
+            self._standing.settle(others, now)
 
     def _may_transfer(self, host: HostState, now: float) -> bool:
         """In a storm transfers wait for the probe that ends it, if there is a repo left to probe with."""

@@ -74,8 +74,8 @@ class Shares:
             gap = 0.0
             if settings.polls_per_second is not None:
                 gap = repo.stride * self.total / settings.polls_per_second
-            if settings.host_rate is not None:
-                gap = max(gap, repo.stride * host.rate_sum / settings.host_rate)
+            if host.rate is not None:
+                gap = max(gap, repo.stride * host.rate_sum / host.rate)
         if host.max_gap_s is not None:
             gap = min(gap, host.max_gap_s)
         return max(gap, settings.min_gap_s)

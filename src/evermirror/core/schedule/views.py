@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from evermirror.core.schedule.queue import Phase
-from evermirror.model.failure import FailureKind
+from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.memory import RepoMemory
 from evermirror.model.repo import Host, RepoKey, RepoSpec
 
@@ -23,12 +23,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a failure came to. ``uncounted`` names repos whose earlier failures turned out to be weather."""
+    """What a failure came to. ``uncounted`` names repos whose earlier failures turned out to be weather.
+
+    ``diverted``: the attempt goes on at another address, and nothing has failed yet."""
 
     counted: bool
     failures: int
     next_attempt_at: float | None  # None: no time can be named
     uncounted: tuple[RepoKey, ...] = ()
+    failure: Failure | None = None  # what the attempt comes to, over all addresses
+    diverted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
     load ──▶ entries of every file, some at a time
     look ──▶ the source's new listing ──▶ changed files, old and new ──▶ Round: what it would change ──▶ take
 
+What was read is kept in a file (index_file.py), and taken from there where the commits are the same.
 Parsing runs in a thread. A change of a large part of the catalog is not worked out in memory: it is a
 ``TooMuch``, and the caller loads everything anew.
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from evermirror.core.catalog.catalog import Catalog, FileChange, FileName, Plan
 from evermirror.core.catalog.entry import CatalogEntry, Parsed
 from evermirror.core.catalog.formats import FILE_MAX_BYTES, Defaults, is_defaults, parse_file, shown_name
+from evermirror.edge.catalog.index_file import IndexFile
 from evermirror.edge.catalog.tree import FileRef, Listing, Tree
 from evermirror.model.url import UrlRules
 
@@ -39,9 +41,10 @@ class Round:
 class CatalogReader:
     """``begin`` with a listing of every source; ``load``; then ``look`` and ``take`` in turn."""
 
-    def __init__(self, trees: Sequence[Tree], rules: UrlRules) -> None:
+    def __init__(self, trees: Sequence[Tree], rules: UrlRules, index: IndexFile | None = None) -> None:
         self.trees = tuple(trees)
         self._rules = rules
+        self._index = index
         self._listings: list[Listing] = [Listing() for _ in trees]
         self._defaults: list[Defaults] = [Defaults() for _ in trees]
         self.loaded = False  # what the files say was read; else only which they are
@@ -89,9 +92,7 @@ class CatalogReader:
         old = self._listings[source]
         if listing.files == old.files:
             return Round(source, listing, None, self._defaults[source])
-        if not self.loaded:
-            async for _ in self.load():
-                pass
+        await self._know()
         changed = {
             p for p in old.files.keys() | listing.files.keys() if old.files.get(p) != listing.files.get(p)
         }
@@ -109,6 +110,37 @@ class CatalogReader:
         others = await self._read_others(self.catalog.others(changes))
         plan = await asyncio.to_thread(self.catalog.plan, changes, others)
         return Round(source, listing, plan, defaults)
+
+    async def _know(self) -> None:
+        """What the files say is known: read already, remembered, or read now."""
+        if self.loaded or await self._recall():
+            return
+        async for _ in self.load():
+            pass
+
+    async def _recall(self) -> bool:
+        if self._index is None or None in self.versions:
+            return False
+        known = await asyncio.to_thread(self._index.read, self.versions)
+        listed = {FileName(n, path) for n, listing in enumerate(self._listings) for path in listing.files}
+        if known is None or listed != {file for file in known.files if file is not None}:
+            return False
+        for source, listing in enumerate(self._listings):
+            self._defaults[source] = await self._read_defaults(source, listing)
+        self.catalog = Catalog.of(known)
+        self.loaded = True
+        return True
+
+    async def remember(self) -> None:
+        """What was read is there after a restart too, where that is of use."""
+        if self._index is None or not self.loaded or None in self.versions:
+            return
+        await asyncio.to_thread(self._write_down, self._index)
+
+    def _write_down(self, index: IndexFile) -> None:
+        snapshot = self.catalog.snapshot()
+        if snapshot is not None:
+            index.write(self.versions, snapshot)
 
     def take(self, seen: Round) -> None:
         """``seen`` holds from now on."""

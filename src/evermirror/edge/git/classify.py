@@ -16,6 +16,8 @@ from evermirror.model.failure import Failure, FailureKind
 MESSAGE_CHARS_MAX = 300  # one line in a table; the whole of stderr is kept beside it
 CAUSE = "cause"  # key in Failure.context: the name of the rule that matched
 UPSTREAM_MOVED = "upstream-moved"
+INCOMPLETE_PACK = "incomplete-pack"
+BROKEN_PACK = "broken-pack"
 
 
 class _Says(Enum):
@@ -96,7 +98,7 @@ _AFTER_HTTP = (
         message="upstream sends a malformed object",
     ),
     _rule(
-        "incomplete-pack",
+        INCOMPLETE_PACK,
         FailureKind.UNKNOWN,
         r"did not receive expected object",
         message="upstream sends less than its refs need",
@@ -155,6 +157,16 @@ _AFTER_HTTP = (
         hint="git ran out of memory",
     ),
     _rule(
+        BROKEN_PACK,
+        FailureKind.UNKNOWN,
+        r"did not send all necessary objects",
+        r"unresolved deltas",
+        r"pack has bad object at offset \d+: inflate",
+        r"pack is corrupted \(",
+        message="the mirror here seems damaged, or what was sent is",
+        corrupt=True,
+    ),
+    _rule(
         "corrupt",
         FailureKind.UNKNOWN,
         r"loose object .* is corrupt",
@@ -177,8 +189,6 @@ _AFTER_HTTP = (
         r"non-monotonic index",
         r"wrong index v\d file size",
         r"bad offset for revindex",
-        r"did not send all necessary objects",
-        r"unresolved deltas",
         r"not a git repository",
         r"reference broken",
         r"ignoring broken ref",

@@ -10,6 +10,7 @@ from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import HARMLESS_DEFECTS
 from evermirror.edge.git.refs import NO_HEAD, LocalRefs, read_local, write_head
 from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.refs import RefSnapshot
 
 
 async def read_or_damaged(git: Git, repo: Path) -> LocalRefs:
@@ -48,3 +49,8 @@ def make_readable(repo: Path) -> None:
         (repo / part).mkdir(exist_ok=True)
     if not (repo / "HEAD").is_file():
         write_head(repo, NO_HEAD)
+
+
+def with_likely_head(here: RefSnapshot, seen: RefSnapshot) -> RefSnapshot:
+    """Where HEAD was lost it was upstream's, if that branch is here."""
+    return RefSnapshot(here.refs, here.head or (seen.head if seen.head in here.refs else None))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from evermirror.edge.git.credentials import Credential
 
 MINIMUM_VERSION = (2, 38)  # safe.bareRepository and core.fsync; http.curloptResolve is from 2.37
 DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
+DOOR_HEADER = "Evermirror-Door"  # has the secret of a gateway
 
 # Defects that old tools wrote into honest histories. They endanger nobody, and a mirror must carry them.
 # Everything else that fsck calls an error (paths into .git, .gitmodules tricks, …) is refused.
@@ -102,6 +103,19 @@ class Remote:
     port: int
     addresses: tuple[str, ...] = ()
     credential: Credential | None = None
+    own: bool = False  # a gateway of this very process, on loopback, whatever upstreams.schemes allows
+    door: str = field(default="", repr=False)  # the gateway's secret
+
+    @classmethod
+    def gateway(cls, url: str) -> Remote:
+        """Our own door to a holder (edge/relay/gateway.py): plain http to 127.0.0.1, nobody signed in. The
+        secret in its URL goes by a header: what git is called with, everybody on the machine can read."""
+        parts = urlsplit(url)
+        if parts.scheme != "http" or parts.hostname != "127.0.0.1" or not parts.port:
+            raise ValueError("a gateway is at http://127.0.0.1:PORT/")
+        door, _, path = parts.path.removeprefix("/").partition("/")
+        bare = f"http://127.0.0.1:{parts.port}/{path}"
+        return cls(bare, parts.scheme, parts.hostname, parts.port, own=True, door=door)
 
     @classmethod
     def of(cls, url: str, addresses: Iterable[str] = (), credential: Credential | None = None) -> Remote:
@@ -167,12 +181,16 @@ def _remote_config(settings: GitSettings, remote: Remote) -> list[tuple[str, str
     if remote.addresses:
         pinned = ",".join(f"[{a}]" if ":" in a else a for a in remote.addresses)
         entries.append(("http.curloptResolve", f"{remote.host}:{remote.port}:{pinned}"))
+    if remote.door:
+        entries.append(("http.extraHeader", f"{DOOR_HEADER}: {remote.door}"))
     if settings.ca_file is not None:
         entries.append(("http.sslCAInfo", str(settings.ca_file)))
     return entries
 
 
 def _remote_environment(settings: GitSettings, remote: Remote) -> dict[str, str]:
+    if remote.own:
+        return {"GIT_ALLOW_PROTOCOL": remote.scheme}
     if remote.scheme == "ssh":
         return {"GIT_SSH_COMMAND": ssh_command(settings, remote), "GIT_SSH_VARIANT": "ssh"}
     credential = remote.credential

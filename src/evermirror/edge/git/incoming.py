@@ -14,7 +14,7 @@ from evermirror.edge.git.refs import (
     read_local,
     same_refs,
 )
-from evermirror.edge.git.transfer import STEP_FILE, Reprobe, Transfer, follow, read_step, write_step
+from evermirror.edge.git.transfer import STEP_FILE, Reprobe, Seed, Transfer, follow, read_step, write_step
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey, RepoSpec
@@ -46,18 +46,25 @@ class Incoming:
         self._steps_after_bytes = steps_after_bytes
 
     async def clone(
-        self, spec: RepoSpec, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
+        self,
+        spec: RepoSpec,
+        transfer: Transfer,
+        seen: RefSnapshot,
+        reprobe: Reprobe,
+        seed: Seed | None = None,
     ) -> tuple[Path, RefSnapshot]:
         """A complete, verified and durable clone, and what it is equal to. The caller moves it into place."""
         repo = self.folder / folder.folder_id(spec.key)
         transfer.repo = repo
         try:
-            staged = await self._prepare(spec.key, repo, transfer, seen)
+            staged = (await self._prepare(spec.key, repo, transfer, seen)).staged
+            wants = frozenset(seen.refs.values()) - staged
+            staged |= await transfer.fetch_seed(seed, wants, seen, RefSnapshot({}))
 
             async def fetch_for(seen: RefSnapshot) -> None:
-                wants = plan_refs(LocalRefs(RefSnapshot({}), staged.staged), seen).wants
+                wants = plan_refs(LocalRefs(RefSnapshot({}), staged), seen).wants
                 if read_step(repo) is not None and seen.refs:
-                    await transfer.fetch_in_steps(seen, staged.staged)
+                    await transfer.fetch_in_steps(seen, staged)
                 elif wants:
                     await transfer.fetch(wants)
 

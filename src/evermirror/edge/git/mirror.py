@@ -25,25 +25,25 @@ from evermirror.core.keep.names import archive_name
 from evermirror.edge.git import folder, keep
 from evermirror.edge.git.ancestry import find_rewritten, is_unrelated, questions
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.damage import confirm_damage, make_readable, read_or_damaged
+from evermirror.edge.git.damage import confirm_damage, make_readable, read_or_damaged, with_likely_head
+from evermirror.edge.git.environment import Remote
 from evermirror.edge.git.folder import DiskUsage, Locks, folder_id
 from evermirror.edge.git.incoming import Incoming, is_empty_of_other_format, named_key
 from evermirror.edge.git.keep import HeldBack as HeldBack
 from evermirror.edge.git.outcome import SyncOutcome as SyncOutcome
-from evermirror.edge.git.outcome import outcome_of
+from evermirror.edge.git.outcome import first_outcome, outcome_of
 from evermirror.edge.git.refs import (
     LocalRefs,
     NewCommits,
     RefPlan,
     apply_plan,
-    first_parent_times,
     new_commits,
     plan_refs,
     read_local,
     with_kept,
     with_real_head,
 )
-from evermirror.edge.git.transfer import OnProgress, Reprobe, Transfer, follow
+from evermirror.edge.git.transfer import OnProgress, Reprobe, Seed, Transfer, follow
 from evermirror.edge.git.trash import Trash, Trashed
 from evermirror.edge.git.upkeep import is_damaged
 from evermirror.errors import EnvironmentUnfit
@@ -77,6 +77,7 @@ class _Wish:
     force: bool
     guard: GuardMemory | None
     accept: bool
+    seed: Seed | None = None
 
     @property
     def append_only(self) -> bool:
@@ -130,13 +131,16 @@ class Mirrors:
         force: bool = False,
         guard: GuardMemory | None = None,
         accept: bool = False,
+        remote: Remote | None = None,
+        seed: Seed | None = None,
     ) -> SyncOutcome:
         """Make the mirror equal to ``seen``, or to what ``reprobe`` sees where upstream moved on.
 
-        ``guard`` is what the last ``HeldBack`` carried; ``accept``: a person confirmed the change. A mirror
-        that fsck found broken is replaced."""
-        wish = _Wish(spec, force, guard, accept)
-        remote = self._git.remote(spec, addresses)
+        ``guard`` is what the last ``HeldBack`` carried; ``accept``: a person confirmed the change. Objects
+        come from ``remote`` where one is given, and from ``seed`` first. A mirror that fsck found broken is
+        replaced."""
+        wish = _Wish(spec, force, guard, accept, seed)
+        remote = remote or self._git.remote(spec, addresses)
         path = self.path(spec.key)
         async with self._locks.hold(folder_id(spec.key)) as lock_fd:
             transfer = Transfer(
@@ -144,7 +148,7 @@ class Mirrors:
             )
             try:
                 if not await asyncio.to_thread(path.is_dir):
-                    return await self._clone(spec, transfer, seen, reprobe)
+                    return await self._clone(wish, transfer, seen, reprobe)
                 if await asyncio.to_thread(_must_be_replaced, path, seen):
                     return await self._replace(wish, transfer, seen, reprobe)
                 try:
@@ -168,6 +172,9 @@ class Mirrors:
             if transfer.bytes_max is not None:
                 transfer.bytes_before = await asyncio.to_thread(folder.size_of, repo)
         self._guard(wish, local.public, with_real_head(seen))
+        wants = plan_refs(local, seen, force=wish.force).wants
+        near = await transfer.fetch_seed(wish.seed, wants, seen, local.public)
+        local = replace(local, staged=local.staged | near)
 
         async def fetch_for(seen: RefSnapshot) -> None:
             if wants := plan_refs(local, seen, force=wish.force).wants:
@@ -226,22 +233,16 @@ class Mirrors:
             raise HeldBack.of(held, before, seen, self._settings.guard)
 
     async def _clone(
-        self, spec: RepoSpec, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
+        self, wish: _Wish, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
     ) -> SyncOutcome:
-        fresh, seen = await self._incoming.clone(spec, transfer, seen, reprobe)
+        spec = wish.spec
+        fresh, seen = await self._incoming.clone(spec, transfer, seen, reprobe, wish.seed)
         with transfer.phase("publish"):
             await asyncio.to_thread(folder.publish, fresh, self.path(spec.key), self._root)
         return await self._first_outcome(spec.key, transfer, seen)
 
     async def _first_outcome(self, key: RepoKey, transfer: Transfer, seen: RefSnapshot) -> SyncOutcome:
-        path, limit = self.path(key), self._settings.commits_max
-        with transfer.phase("count"):
-            times: tuple[float, ...] = ()
-            if seen.head_oid is not None:
-                times = await first_parent_times(self._git, path, seen.head_oid, limit=limit)
-            everything = (await new_commits(self._git, path, set(seen.refs.values()), (), limit=limit)).times
-            size = await asyncio.to_thread(folder.size_of, path)
-        return outcome_of(transfer, RefSnapshot({}), seen, times, len(everything), size, first=True)
+        return await first_outcome(self._git, self.path(key), transfer, seen, self._settings.commits_max)
 
     # Damage
 
@@ -254,7 +255,7 @@ class Mirrors:
         try:
             await asyncio.to_thread(make_readable, path)
             local = await read_local(self._git, path)
-            local = replace(local, public=_with_likely_head(local.public, seen))
+            local = replace(local, public=with_likely_head(local.public, seen))
         except (FailureError, OSError):
             local = LocalRefs(RefSnapshot({}))
         self._guard(wish, local.public, with_real_head(seen))
@@ -344,13 +345,15 @@ class Mirrors:
 
     # Removal
 
-    async def discard(self, key: RepoKey) -> bool:
-        """Move a mirror to the trash, where it stays for a while. False where there is none."""
+    async def discard(self, key: RepoKey, *, for_good: bool = False) -> bool:
+        """Move a mirror to the trash, for a while; or away ``for_good``. False where there is none."""
         async with self._locks.hold(folder_id(key)):
             if not self.path(key).is_dir():
                 return False
             try:
-                await asyncio.to_thread(self._trash.put, self.path(key), key, self._clock())
+                there = await asyncio.to_thread(self._trash.put, self.path(key), key, self._clock())
+                if for_good:
+                    await asyncio.to_thread(folder.remove_tree, there)
             except OSError as error:
                 raise FailureError(folder.failure_of(error)) from error
             return True
@@ -392,8 +395,3 @@ class Mirrors:
 
 def _must_be_replaced(path: Path, seen: RefSnapshot) -> bool:
     return is_damaged(path) or is_empty_of_other_format(path, seen)
-
-
-def _with_likely_head(here: RefSnapshot, seen: RefSnapshot) -> RefSnapshot:
-    """Where HEAD was lost it was upstream's, if that branch is here."""
-    return RefSnapshot(here.refs, here.head or (seen.head if seen.head in here.refs else None))

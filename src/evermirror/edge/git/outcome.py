@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
+from evermirror.edge.git.command import Git
+from evermirror.edge.git.folder import size_of
+from evermirror.edge.git.refs import first_parent_times, new_commits
 from evermirror.edge.git.transfer import Transfer
 from evermirror.model.kept import KeptTip
 from evermirror.model.refs import RefChange, RefSnapshot, changes_between
@@ -50,3 +55,16 @@ def outcome_of(
         size_bytes=size,
         phases_s=tuple(transfer.phases_s.items()),
     )
+
+
+async def first_outcome(
+    git: Git, path: Path, transfer: Transfer, seen: RefSnapshot, commits_max: int
+) -> SyncOutcome:
+    """Of a clone: all is new, and the main branch tells when it was pushed to."""
+    with transfer.phase("count"):
+        times: tuple[float, ...] = ()
+        if seen.head_oid is not None:
+            times = await first_parent_times(git, path, seen.head_oid, limit=commits_max)
+        everything = (await new_commits(git, path, set(seen.refs.values()), (), limit=commits_max)).times
+        size = await asyncio.to_thread(size_of, path)
+    return outcome_of(transfer, RefSnapshot({}), seen, times, len(everything), size, first=True)

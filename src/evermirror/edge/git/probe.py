@@ -176,7 +176,7 @@ class Prober:
         authorization = self._credentials.authorization(spec)
         if authorization is not None and scheme == "http":
             self._check_plain(server, addresses)
-        visit = Visit(spec, server, path, addresses, authorization, self._memory.learnt(spec.key))
+        visit = Visit(spec, server, path, addresses, authorization, self._memory.learnt(spec.url))
         outcome = await self._visit(visit, mark)
         if outcome.__class__ is Unchanged:
             self._unchanged += 1

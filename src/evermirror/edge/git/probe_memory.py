@@ -16,7 +16,7 @@ from urllib.parse import SplitResult
 
 from evermirror.edge.git.connection import Origin
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.model.repo import RepoKey, RepoSpec
+from evermirror.model.repo import RepoSpec
 from evermirror.model.url import DEFAULT_PORTS
 
 SERVERS_MAX = 4096  # about 2 KiB each; a forgotten one is learnt anew
@@ -149,7 +149,7 @@ class ProbeMemory:
         self._agent = agent
         self._bodies = bodies
         self._servers: _Bounded[tuple[str, str], Server] = _Bounded(SERVERS_MAX)
-        self._repos: _Bounded[RepoKey, Learnt] = _Bounded(REPOS_MAX)
+        self._repos: _Bounded[str, Learnt] = _Bounded(REPOS_MAX)  # by their URL
 
     def server(self, scheme: str, authority: str) -> Server:
         found = self._servers.get((scheme, authority))
@@ -175,8 +175,8 @@ class ProbeMemory:
             get_rest=f"{common}Accept: */*\r\n\r\n".encode("ascii"),
         )
 
-    def learnt(self, key: RepoKey) -> Learnt:
-        return self._repos.get(key) or _AS_EXPECTED
+    def learnt(self, url: str) -> Learnt:
+        return self._repos.get(url) or _AS_EXPECTED
 
     def way(self, visit: Visit, now: float) -> Way:
         """How to ask; ``now`` is monotonic."""
@@ -208,9 +208,9 @@ class ProbeMemory:
         if learnt == visit.learnt:
             return
         if learnt == _AS_EXPECTED:
-            self._repos.drop(visit.spec.key)
+            self._repos.drop(visit.spec.url)
         else:
-            self._repos.put(visit.spec.key, learnt)
+            self._repos.put(visit.spec.url, learnt)
 
 
 class _Bounded(Generic[K, V]):

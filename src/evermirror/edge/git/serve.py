@@ -22,6 +22,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from evermirror.core.keep.names import KEPT
 from evermirror.edge.git.classify import classify
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.pktline import PktError, encode
@@ -65,6 +66,7 @@ class ServeSettings:
     filters: tuple[str, ...] = ("blob:none", "blob:limit", "tree")
     cache_bytes: int = 2_000_000_000  # of packs on disk; 0: none
     cache_folder: Path | None = None  # None: packs are not kept
+    shows_kept: bool = False  # for nodes that copy a mirror with its history; the public sees no kept tips
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +281,8 @@ class GitServer:
             yield piece
 
     async def _check(self, repo: Path, tips: Tips, wants: Collection[bytes]) -> None:
+        if self._settings.shows_kept:
+            return
         if (oid := await self._tips.hidden(repo, tips, wants)) is not None:
             raise _HiddenWanted(oid)
 
@@ -331,6 +335,8 @@ class GitServer:
             ("uploadpack.allowReachableSHA1InWant", "true"),  # for v0; v2 serves what is asked for
             *((f"uploadpackfilter.{name}.allow", "true") for name in filters),
         ]
+        if self._settings.shows_kept:
+            config.append(("uploadpack.hideRefs", f"!{KEPT.rstrip('/')}"))
         if head_target(repo).startswith(NO_HEAD):
             config.append(("lsrefs.unborn", "ignore"))  # the stand-in for "no HEAD" is nobody's business
         env = self._git.environment(config=config)

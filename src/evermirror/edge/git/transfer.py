@@ -7,16 +7,20 @@ git cannot resume a pack: a clone that breaks at 90 % has brought nothing. In st
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+import structlog
+
 from evermirror.edge.git import folder
 from evermirror.edge.git.answers import dumb
-from evermirror.edge.git.classify import CAUSE, UPSTREAM_MOVED
+from evermirror.edge.git.classify import CAUSE, INCOMPLETE_PACK, UPSTREAM_MOVED
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY, Remote
 from evermirror.edge.git.progress import GitProgress, ProgressReader
@@ -24,12 +28,15 @@ from evermirror.edge.git.refs import STAGING, staging_refspecs, with_real_head
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import Oid, RefSnapshot
 
+log = structlog.get_logger(__name__)
+
 DEPTHS = (1, 10, 100, 1_000, 10_000, 100_000)  # then all of it
 TIPS_PER_STEP = 500  # most tips share nearly all of their history with the default branch
 STEP_FILE = (
     "evermirror-steps"  # in an incoming folder: it is fetched in steps; holds the last depth that arrived
 )
 
+SEED_S_MAX = 3 * 3600.0  # a holder that sends a little now and then does not hold a sync up for ever
 ROUNDS_MAX = 3  # looks at an upstream that moves while we fetch; the next poll comes soon anyway
 
 OnProgress = Callable[[GitProgress], None]
@@ -46,6 +53,23 @@ FETCH = (
     "--no-prune",
     "--stdin",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A holder of the same repo, nearer than upstream, and what it has. It is asked for objects only: which
+    refs there are is upstream's word."""
+
+    remote: Remote
+    refs: Mapping[str, Oid]
+
+    def near(self, wants: frozenset[Oid], seen: RefSnapshot) -> frozenset[Oid]:
+        """What to ask it for: what is wanted, and where it lacks some of that, what it has instead: upstream
+        is then asked for the difference."""
+        has = wants.intersection(self.refs.values())
+        if has == wants:
+            return has
+        return has | {oid for name, oid in self.refs.items() if name in seen.refs}
 
 
 @dataclass(slots=True)
@@ -75,19 +99,32 @@ class Transfer:
         """Bring these tips, and all that they need, into staging. git checks that nothing is missing.
 
         git also checks each object, but in the smart protocol only, and it falls back to the dumb one
-        where upstream answers so: what came without passing through index-pack is thrown away."""
+        where upstream answers so: what came without passing through index-pack is thrown away. So is what
+        came of a history that upstream cut short: git takes that in, sets no ref, and calls it a success."""
         wants = frozenset(wants)
-        before = folder.object_files(self.repo)
-        reader = ProgressReader()
+        before, staged_before = folder.object_files(self.repo), _staged(self.repo)
+        reader, whole = ProgressReader(), True
         try:
             await self._fetch(wants, options, reader)
+            whole = not await self._lacking(wants)
         finally:
-            unchecked = set() if reader.indexed else folder.object_files(self.repo) - before
+            unchecked = set() if reader.indexed and whole else folder.object_files(self.repo) - before
             folder.remove_files(unchecked)  # first: staged refs to nothing are noticed, unchecked objects not
-        if unchecked:
-            staged = "".join(f"delete {STAGING}{oid}\n" for oid in sorted(wants))
+        if unchecked or not whole:
+            new = (_staged(self.repo) - staged_before) & wants
+            staged = "".join(f"delete {STAGING}{oid}\n" for oid in sorted(new))
             await self.git.run(["update-ref", "--stdin"], repo=self.repo, stdin=staged.encode("ascii"))
-            raise FailureError(dumb())
+            raise FailureError(dumb() if whole else cut_short())
+
+    async def _lacking(self, wants: frozenset[Oid]) -> frozenset[str]:
+        """What of it is not staged. Mostly a look into one folder tells."""
+        lacking = wants - _staged(self.repo)
+        if lacking:
+            listing = await self.git.run(
+                ["for-each-ref", "--format=%(objectname)", STAGING.rstrip("/")], repo=self.repo
+            )
+            lacking -= frozenset(listing.stdout.decode("ascii").split())
+        return lacking
 
     async def _fetch(self, wants: frozenset[Oid], options: tuple[str, ...], reader: ProgressReader) -> None:
         received_before = self.received_bytes
@@ -112,6 +149,31 @@ class Transfer:
                 no_progress_s=self.git.settings.no_progress_s,
                 keep_fds=(self.lock_fd,),
             )
+
+    async def fetch_seed(
+        self, seed: Seed | None, wants: frozenset[Oid], seen: RefSnapshot, here: RefSnapshot
+    ) -> frozenset[Oid]:
+        """The tips that the holder gave; none where it could not: upstream has them too."""
+        near = seed.near(wants, seen).difference(here.refs.values()) if seed is not None else frozenset()
+        if seed is None or not near:
+            return frozenset()
+        upstream, self.remote = self.remote, seed.remote
+        received_before = self.received_bytes
+        try:
+            async with asyncio.timeout(SEED_S_MAX):
+                await self.fetch(near)
+            return near
+        except TimeoutError:
+            reason = f"not done within {SEED_S_MAX:g} s"
+        except FailureError as error:
+            if error.failure.kind is FailureKind.DISK_FULL:
+                raise
+            reason = error.failure.message
+        finally:
+            self.remote = upstream
+        log.warning("not copied from its holder", repo=self.repo.name, reason=reason)
+        self.received_bytes = received_before  # nothing of it is here: it counts for no bound
+        return frozenset()
 
     async def fetch_in_steps(self, seen: RefSnapshot, staged: frozenset[Oid]) -> None:
         """Bring all tips of ``seen``, going on from what earlier attempts left in the repository."""
@@ -147,6 +209,20 @@ def read_step(repo: Path) -> int | None:
 
 def write_step(repo: Path, depth: int) -> None:
     (repo / STEP_FILE).write_text(str(depth))
+
+
+def _staged(repo: Path) -> frozenset[str]:
+    """Refs in staging that are files of their own, as each is until it is packed."""
+    try:
+        return frozenset(os.listdir(repo / STAGING))
+    except FileNotFoundError:
+        return frozenset()
+
+
+def cut_short() -> Failure:
+    """As a pack that lacks something: git's own word for both is that less came than the refs need."""
+    message = "upstream sends less than its refs need: it is a shallow clone itself"
+    return Failure(FailureKind.UNKNOWN, message, context={CAUSE: INCOMPLETE_PACK})
 
 
 def too_large(bytes_max: int) -> Failure:

@@ -36,13 +36,13 @@ class Trash:
         self.folder = root / ".trash"
         self._root = root
 
-    def put(self, path: Path, key: RepoKey, now: float, *, damaged: bool = False) -> None:
-        """Takes a mirror away; a clone that reads it goes on reading."""
+    def put(self, path: Path, key: RepoKey, now: float, *, damaged: bool = False) -> Path:
+        """Takes a mirror away; a clone that reads it goes on reading. Returns where it is now."""
         readable = re.sub(r"[^A-Za-z0-9.-]+", "_", key)[-READABLE_CHARS:]
         stem = f"{int(now)}-{folder_id(key)[:8]}{_DAMAGED if damaged else ''}-{readable}"
         self.folder.mkdir(exist_ok=True)
         names = (self.folder / (stem + (f"-{n}" if n else "")) for n in range(SAME_NAME_MAX))
-        path.rename(next(name for name in names if not name.exists()))
+        return path.rename(next(name for name in names if not name.exists()))
 
     def items(self) -> list[Trashed]:
         """Newest first. What does not say whose mirror it is cannot be brought back, and is not told."""

@@ -10,8 +10,22 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from evermirror.edge.rpc.convert_commands import command_in, command_out
-from evermirror.edge.rpc.convert_parts import held_out
+from evermirror.edge.rpc.convert_aggregator import (
+    access_in,
+    access_out,
+    accused_in,
+    accused_out,
+    ask_in,
+    ask_out,
+    changes_in,
+    changes_out,
+    doubted_in,
+    doubted_out,
+    holders_in,
+    holders_out,
+)
+from evermirror.edge.rpc.convert_commands import command_in, command_out, limits_in, limits_out
+from evermirror.edge.rpc.convert_parts import held_out, relay_in, relay_out, role_in, role_out
 from evermirror.edge.rpc.convert_reports import (
     held_list_in,
     progress_in,
@@ -28,6 +42,7 @@ from evermirror.edge.rpc.convert_values import (
     counts,
     finite,
     key,
+    keys,
     maybe,
     maybe_name,
     name,
@@ -38,13 +53,23 @@ from evermirror.edge.rpc.convert_values import (
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.model.messages import Report
 from evermirror.model.wire import (
+    Access,
+    Accused,
     Answer,
+    AskHolders,
     Beat,
+    Changes,
     Compare,
     Compared,
+    Doubted,
     Down,
+    Follow,
+    Followed,
+    Have,
     Hello,
+    Holders,
     Holding,
+    Lack,
     Numbered,
     Obeyed,
     Ordered,
@@ -120,6 +145,28 @@ def _up_out(frame: Up) -> pb.Up:
             return pb.Up(compared=told)
         case Answer():
             return pb.Up(answer=_answer_out(frame))
+        case _:
+            return _up_of_aggregator_out(frame)
+
+
+def _up_of_aggregator_out(
+    frame: Follow | Followed | Have | Lack | AskHolders | Doubted | Accused,
+) -> pb.Up:
+    match frame:
+        case Follow(since):
+            return pb.Up(follow=pb.Follow(since=count(since, "Follow.since")))
+        case Followed(upto):
+            return pb.Up(followed=pb.Followed(upto=count(upto, "Followed.upto")))
+        case Have(items):
+            return pb.Up(have=pb.Have(items=[held_out(item) for item in items]))
+        case Lack(lost):
+            return pb.Up(lack=pb.Lack(keys=keys(lost, "Lack.keys")))
+        case AskHolders():
+            return pb.Up(ask_holders=ask_out(frame))
+        case Doubted():
+            return pb.Up(doubted=doubted_out(frame))
+        case Accused():
+            return pb.Up(accused=accused_out(frame))
 
 
 def _up_in(m: pb.Up) -> Up:
@@ -143,6 +190,20 @@ def _up_in(m: pb.Up) -> Up:
             return Compared(ranges, held_list_in(m.compared.items, "Compared.items"))
         case "answer":
             return _answer_in(m.answer)
+        case "follow":
+            return Follow(count(m.follow.since, "Follow.since"))
+        case "followed":
+            return Followed(count(m.followed.upto, "Followed.upto"))
+        case "have":
+            return Have(held_list_in(m.have.items, "Have.items"))
+        case "lack":
+            return Lack(keys(m.lack.keys, "Lack.keys"))
+        case "ask_holders":
+            return ask_in(m.ask_holders)
+        case "doubted":
+            return doubted_in(m.doubted)
+        case "accused":
+            return accused_in(m.accused)
         case None:
             raise FrameInvalid("a frame that is none known here")
 
@@ -166,6 +227,12 @@ def _down_out(frame: Down) -> pb.Down:
             )
         case Question():
             return pb.Down(question=_question_out(frame))
+        case Access():
+            return pb.Down(access=access_out(frame))
+        case Changes():
+            return pb.Down(changes=changes_out(frame))
+        case Holders():
+            return pb.Down(holders=holders_out(frame))
 
 
 def _down_in(m: pb.Down) -> Down:
@@ -186,6 +253,12 @@ def _down_in(m: pb.Down) -> Down:
             return Compare(seq, words(m.compare.digests, "Compare.digests"))
         case "question":
             return _question_in(m.question)
+        case "access":
+            return access_in(m.access)
+        case "changes":
+            return changes_in(m.changes)
+        case "holders":
+            return holders_in(m.holders)
         case None:
             raise FrameInvalid("a frame that is none known here")
 
@@ -201,6 +274,10 @@ def _hello_out(frame: Hello) -> pb.Hello:
         seen=count(frame.seen, "Hello.seen"),
         weight=finite(frame.weight, "Hello.weight"),
         capacity=maybe(count, frame.capacity, "Hello.capacity"),
+        relay=None if frame.relay is None else relay_out(frame.relay),
+        role=role_out(frame.role, "Hello.role"),
+        limits=None if frame.limits is None else limits_out(frame.limits),
+        refs_extra=[name(prefix, "Hello.refs_extra") for prefix in frame.refs_extra],
     )
 
 
@@ -215,6 +292,10 @@ def _hello_in(m: pb.Hello) -> Hello:
         seen=count(m.seen, "Hello.seen"),
         weight=finite(m.weight, "Hello.weight"),
         capacity=count(m.capacity, "Hello.capacity") if m.HasField("capacity") else None,
+        relay=relay_in(m.relay) if m.HasField("relay") else None,
+        role=role_in(m.role, "Hello.role"),
+        limits=limits_in(m.limits) if m.HasField("limits") else None,
+        refs_extra=tuple([name(p, "Hello.refs_extra") for p in bounded(m.refs_extra, "Hello.refs_extra")]),
     )
 
 
@@ -255,7 +336,7 @@ def _welcomed_out(frame: Welcomed) -> pb.Welcomed:
         resumed=frame.resumed,
         heartbeat_s=finite(frame.heartbeat_s, "Welcomed.heartbeat_s"),
         http_url=maybe_name(frame.http_url, "Welcomed.http_url"),
-        relays=[name(relay, "Welcomed.relays") for relay in frame.relays],
+        redial_s=finite(frame.redial_s, "Welcomed.redial_s"),
     )
 
 
@@ -266,7 +347,7 @@ def _welcomed_in(m: pb.Welcomed) -> Welcomed:
         resumed=m.resumed,
         heartbeat_s=finite(m.heartbeat_s, "Welcomed.heartbeat_s"),
         http_url=maybe_name(m.http_url, "Welcomed.http_url"),
-        relays=tuple([name(relay, "Welcomed.relays") for relay in bounded(m.relays, "Welcomed.relays")]),
+        redial_s=finite(m.redial_s, "Welcomed.redial_s"),
     )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evermirror.edge.rpc.convert_parts import (
     activity_in,
     activity_out,
     priority_in,
     priority_out,
+    source_in,
+    source_out,
     spec_in,
     spec_out,
 )
@@ -18,7 +22,6 @@ from evermirror.edge.rpc.convert_values import (
     key,
     keys,
     maybe,
-    maybe_name,
     name,
     oid_in,
     oid_out,
@@ -36,6 +39,8 @@ from evermirror.model.messages import (
     RestoreTip,
     SyncNow,
 )
+from evermirror.model.relay import Source
+from evermirror.model.repo import Host
 from evermirror.model.task import TaskId
 
 
@@ -47,12 +52,13 @@ def command_out(command: Command) -> pb.Command:
             return pb.Command(release_repos=_release_out(command))
         case SyncNow():
             return pb.Command(sync_now=_sync_out(command))
-        case LookAt(wanted):
-            return pb.Command(look_at=pb.LookAt(keys=keys(wanted, "LookAt.keys")))
+        case LookAt(wanted, sources):
+            look = pb.LookAt(keys=keys(wanted, "LookAt.keys"), sources=[source_out(s) for s in sources])
+            return pb.Command(look_at=look)
         case RestoreTip():
             return pb.Command(restore_tip=_restore_out(command))
         case ApplySettings():
-            return pb.Command(apply_settings=_settings_out(command))
+            return pb.Command(apply_settings=limits_out(command))
 
 
 def command_in(m: pb.Command) -> Command:
@@ -64,11 +70,11 @@ def command_in(m: pb.Command) -> Command:
         case "sync_now":
             return _sync_in(m.sync_now)
         case "look_at":
-            return LookAt(keys(m.look_at.keys, "LookAt.keys"))
+            return LookAt(keys(m.look_at.keys, "LookAt.keys"), _sources(m.look_at.sources, "LookAt.sources"))
         case "restore_tip":
             return _restore_in(m.restore_tip)
         case "apply_settings":
-            return _settings_in(m.apply_settings)
+            return limits_in(m.apply_settings)
         case None:
             raise FrameInvalid("Command is none that is known here")
 
@@ -83,10 +89,7 @@ def _assign_out(command: AssignRepos) -> pb.AssignRepos:
         more=command.more,
         following=keys(sorted(command.following), "AssignRepos.following"),
         paused=keys(sorted(command.paused), "AssignRepos.paused"),
-        sources=[
-            pb.Source(key=name(repo, "Source.key"), name=maybe_name(holder, "Source.name"))
-            for repo, holder in command.sources
-        ],
+        sources=[source_out(source) for source in command.sources],
     )
 
 
@@ -100,12 +103,7 @@ def _assign_in(m: pb.AssignRepos) -> AssignRepos:
         more=m.more,
         following=frozenset(keys(m.following, "AssignRepos.following")),
         paused=frozenset(keys(m.paused, "AssignRepos.paused")),
-        sources=tuple(
-            [
-                (key(s.key, "Source.key"), maybe_name(s.name, "Source.name"))
-                for s in bounded(m.sources, "AssignRepos.sources")
-            ]
-        ),
+        sources=_sources(m.sources, "AssignRepos.sources"),
     )
 
 
@@ -167,19 +165,35 @@ def _restore_in(m: pb.RestoreTip) -> RestoreTip:
     )
 
 
-def _settings_out(command: ApplySettings) -> pb.ApplySettings:
+def limits_out(command: ApplySettings) -> pb.ApplySettings:
     return pb.ApplySettings(
         polls_per_second=maybe(finite, command.polls_per_second, "ApplySettings.polls_per_second"),
         host_rate=maybe(finite, command.host_rate, "ApplySettings.host_rate"),
         slots=maybe(count, command.slots, "ApplySettings.slots"),
+        host_rates=[
+            pb.HostRate(host=name(host, "HostRate.host"), rate=finite(rate, "HostRate.rate"))
+            for host, rate in command.host_rates
+        ],
+        told_at=finite(command.told_at, "ApplySettings.told_at"),
     )
 
 
-def _settings_in(m: pb.ApplySettings) -> ApplySettings:
+def limits_in(m: pb.ApplySettings) -> ApplySettings:
     return ApplySettings(
         polls_per_second=finite(m.polls_per_second, "ApplySettings.polls_per_second")
         if m.HasField("polls_per_second")
         else None,
         host_rate=finite(m.host_rate, "ApplySettings.host_rate") if m.HasField("host_rate") else None,
         slots=count(m.slots, "ApplySettings.slots") if m.HasField("slots") else None,
+        host_rates=tuple(
+            [
+                (Host(name(r.host, "HostRate.host")), finite(r.rate, "HostRate.rate"))
+                for r in bounded(m.host_rates, "ApplySettings.host_rates")
+            ]
+        ),
+        told_at=finite(m.told_at, "ApplySettings.told_at"),
     )
+
+
+def _sources(told: Sequence[pb.Source], what: str) -> tuple[Source, ...]:
+    return tuple([source_in(source) for source in bounded(told, what)])

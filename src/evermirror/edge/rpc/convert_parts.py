@@ -14,19 +14,23 @@ from evermirror.edge.rpc.convert_values import (
     maybe,
     maybe_name,
     name,
+    node,
     oid_in,
     oid_out,
     ref_in,
     ref_out,
+    seal,
     text_in,
     text_out,
 )
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
+from evermirror.model.access import Role
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import KeptTip, Why
 from evermirror.model.messages import HeldRepo
-from evermirror.model.refs import RefChange
+from evermirror.model.refs import RefChange, RefsDigest
+from evermirror.model.relay import RelayAddress, Source
 from evermirror.model.repo import Host, Mode, Priority, RepoSpec
 
 _PRIORITIES = {
@@ -46,11 +50,13 @@ _KINDS = {
     FailureKind.DISK_FULL: pb.FAILURE_KIND_DISK_FULL,
     FailureKind.UNKNOWN: pb.FAILURE_KIND_UNKNOWN,
 }
+_ROLES = {Role.WORKER: pb.NODE_ROLE_WORKER, Role.AGGREGATOR: pb.NODE_ROLE_AGGREGATOR}
 _WHYS = {Why.DELETED: pb.WHY_DELETED, Why.REWRITTEN: pb.WHY_REWRITTEN}
 
 _PRIORITY_OF = {number: value for value, number in _PRIORITIES.items()}
 _MODE_OF = {number: value for value, number in _MODES.items()}
 _KIND_OF = {number: value for value, number in _KINDS.items()}
+_ROLE_OF = {number: value for value, number in _ROLES.items()}
 _WHY_OF = {number: value for value, number in _WHYS.items()}
 
 _COUNTS = 3  # of an Activity
@@ -66,6 +72,25 @@ def priority_in(value: pb.Priority.ValueType, what: str) -> Priority | None:
         return None
     try:
         return _PRIORITY_OF[value]
+    except KeyError:
+        raise FrameInvalid(f"{what} is {value}, which is none") from None
+
+
+def role_out(value: Role | None, what: str) -> pb.NodeRole.ValueType:
+    if value is None:
+        return pb.NODE_ROLE_UNSPECIFIED
+    try:
+        return _ROLES[value]
+    except KeyError:
+        raise FrameInvalid(f"{what} is {value.value}, which is no node's") from None
+
+
+def role_in(value: pb.NodeRole.ValueType, what: str) -> Role | None:
+    """None where it was left open."""
+    if value == pb.NODE_ROLE_UNSPECIFIED:
+        return None
+    try:
+        return _ROLE_OF[value]
     except KeyError:
         raise FrameInvalid(f"{what} is {value}, which is none") from None
 
@@ -211,3 +236,31 @@ def held_in(m: pb.HeldRepo) -> HeldRepo:
         digest=digest_in(m.digest, "HeldRepo.digest") if m.HasField("digest") else None,
         verified_at=finite(m.verified_at, "HeldRepo.verified_at") if m.HasField("verified_at") else None,
     )
+
+
+def source_out(source: Source) -> pb.Source:
+    return pb.Source(
+        key=name(source.key, "Source.key"),
+        holder=node(source.holder, "Source.holder"),
+        ticket=seal(source.ticket, "Source.ticket"),
+        trusted=source.trusted,
+    )
+
+
+def source_in(m: pb.Source) -> Source:
+    return Source(
+        key=key(m.key, "Source.key"),
+        holder=node(m.holder, "Source.holder"),
+        ticket=seal(m.ticket, "Source.ticket"),
+        trusted=m.trusted,
+    )
+
+
+def relay_out(relay: RelayAddress) -> pb.RelayAddress:
+    fingerprint = digest_out(RefsDigest(relay.fingerprint), "RelayAddress.fingerprint")
+    return pb.RelayAddress(address=name(relay.address, "RelayAddress.address"), fingerprint=fingerprint)
+
+
+def relay_in(m: pb.RelayAddress) -> RelayAddress:
+    fingerprint = digest_in(m.fingerprint, "RelayAddress.fingerprint")
+    return RelayAddress(address=name(m.address, "RelayAddress.address"), fingerprint=fingerprint)

@@ -11,17 +11,20 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from evermirror.model.refs import Oid, RefsDigest
+from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
 
 NAME_BYTES_MAX = 2048  # the longest URL that is accepted anywhere
 REF_BYTES_MAX = 65_535  # what fits a pkt-line: git itself tells no longer one
 TEXT_BYTES_MAX = 65_536  # of one text for people; a Failure keeps 8 KiB of git's output
 BODY_BYTES_MAX = 6 * 1024 * 1024  # of an Answer
+SEAL_BYTES_MAX = 16_384  # of a pass or a ticket, whose largest part is a key
 INT_MAX = 2**63 - 1  # what a column of the store holds
 ITEMS_MAX = 100_000  # of one list: above every chunk, and far below what empty items could fill a frame with
 _CUT = "…"
 _OID_BYTES = (20, 32)
 _DIGEST_BYTES = 32
+_PUBLIC_KEY_BYTES = 32
 
 T = TypeVar("T")
 Out = TypeVar("Out")
@@ -38,14 +41,14 @@ def name(value: str, what: str) -> str:
     return maybe_name(value, what)
 
 
-def maybe_name(value: str, what: str) -> str:
+def maybe_name(value: str, what: str, *, bytes_max: int = NAME_BYTES_MAX) -> str:
     """The same where none is fine too."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise FrameInvalid(f"{what} is not Unicode text") from None
-    if size > NAME_BYTES_MAX:
-        raise FrameInvalid(f"{what} has {size} bytes, more than {NAME_BYTES_MAX}")
+    if size > bytes_max:
+        raise FrameInvalid(f"{what} has {size} bytes, more than {bytes_max}")
     if "\0" in value:
         raise FrameInvalid(f"{what} holds NUL")
     return value
@@ -53,6 +56,17 @@ def maybe_name(value: str, what: str) -> str:
 
 def key(value: str, what: str) -> RepoKey:
     return RepoKey(name(value, what))
+
+
+def node(value: str, what: str) -> NodeId:
+    return NodeId(name(value, what))
+
+
+def seal(value: str, what: str) -> str:
+    """A pass or a ticket: itself, either way; none is fine too."""
+    if not value.isascii():
+        raise FrameInvalid(f"{what} is not sealed: it holds more than ASCII")
+    return maybe_name(value, what, bytes_max=SEAL_BYTES_MAX)
 
 
 def count(value: int, what: str) -> int:
@@ -73,8 +87,8 @@ def words(values: Sequence[int], what: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def keys(values: Sequence[str], what: str) -> tuple[RepoKey, ...]:
-    return tuple([key(value, what) for value in bounded(values, what)])
+def keys(values: Sequence[str], what: str, *, items_max: int = ITEMS_MAX) -> tuple[RepoKey, ...]:
+    return tuple([key(value, what) for value in bounded(values, what, items_max=items_max)])
 
 
 def finite(value: float, what: str) -> float:
@@ -140,6 +154,13 @@ def digest_in(value: bytes, what: str) -> RefsDigest:
     return RefsDigest(value.hex())
 
 
+def public_key(value: bytes, what: str) -> bytes:
+    """Of Ed25519: itself, either way."""
+    if len(value) != _PUBLIC_KEY_BYTES:
+        raise FrameInvalid(f"{what} has {len(value)} bytes, not {_PUBLIC_KEY_BYTES}")
+    return value
+
+
 def _hex_out(value: str, what: str, sizes: tuple[int, ...]) -> bytes:
     try:
         raw = bytes.fromhex(value)
@@ -155,8 +176,8 @@ def maybe(convert: Callable[[T, str], Out], value: T | None, what: str) -> Out |
     return None if value is None else convert(value, what)
 
 
-def bounded(items: Sequence[T], what: str) -> Sequence[T]:
+def bounded(items: Sequence[T], what: str, *, items_max: int = ITEMS_MAX) -> Sequence[T]:
     """A list that is not too long."""
-    if len(items) > ITEMS_MAX:
-        raise FrameInvalid(f"{what} has {len(items)} items, more than {ITEMS_MAX}")
+    if len(items) > items_max:
+        raise FrameInvalid(f"{what} has {len(items)} items, more than {items_max}")
     return items

@@ -14,6 +14,7 @@ ADMITTED = "evermirror-admitted"  # in the initial metadata of the answer: the t
 METADATA_BYTES_MAX = 8192  # of one request: a token and what gRPC adds
 STREAMS_PER_CONNECTION = 16  # a worker needs one; health checks some more
 WINDOW_BYTES = 128 * 1024  # what may be under way, or lie unread, on one stream
+TLS_FRAME_BYTES = 4096  # gRPC keeps a buffer of this size for every connection; by itself it takes 16 KiB
 PING_INTERVAL_MIN_S = 5.0  # more pings than that are an attack
 
 Options = list[tuple[str, int | str]]
@@ -82,6 +83,7 @@ def _both(limits: RpcLimits) -> Options:
         # gRPC would widen the window on a fast link, and so what a side that does not read makes us keep.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", WINDOW_BYTES),
+        ("grpc.tsi.max_frame_size", TLS_FRAME_BYTES),
     ]
 
 

@@ -35,6 +35,7 @@ class Identity:
     name: str  # of the token
     role: Role
     trusted: bool
+    operator: str = ""  # who runs it, as the token says
 
 
 class Peer(Protocol):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import sqlalchemy as sa
@@ -10,6 +11,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.edge.store import rows
+from evermirror.edge.store.changes import numbered, numbers_from, was_held
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.fleet_writes import FleetWrites
 from evermirror.edge.store.tables import repos, tasks, tokens
@@ -37,8 +39,11 @@ from evermirror.model.task import TaskStatus, Trigger
 
 Params = dict[str, Any]
 
+_ABOUT_REPOS = (RepoSynced, RepoFailed, RepoExcused, RepoHeld, RepoVerified)
+_HELD = RepoStatus.HELD.value
 
-async def apply(db: Database, batch: Iterable[Entry]) -> None:
+
+async def apply(db: Database, batch: Iterable[Entry], now: float) -> None:
     async with db.write() as c:
         fleet = FleetWrites(db, c)
         others: list[RowWrite] = []
@@ -52,8 +57,9 @@ async def apply(db: Database, batch: Iterable[Entry]) -> None:
                 else:
                     others.append(write)
         await fleet.flush()
+        numbers = await numbers_from(c, now) if any(isinstance(w, _ABOUT_REPOS) for w in others) else count()
         for group in in_groups(others):
-            await _carry_out(c, db, group)
+            await _carry_out(c, db, group, numbers)
 
 
 def in_groups(writes: Iterable[RowWrite]) -> list[list[RowWrite]]:
@@ -89,29 +95,36 @@ def _row(write: RowWrite) -> tuple[str, object]:
             return ("token", write.id)
 
 
-async def _carry_out(c: AsyncConnection, db: Database, group: list[RowWrite]) -> None:
+async def _carry_out(c: AsyncConnection, db: Database, group: list[RowWrite], numbers: Iterator[int]) -> None:
     """One statement for the whole group, except where a run of skips may need a new row."""
     match group[0]:
         case RepoVerified():
-            await _verify(c, db, group)
+            await _verify(c, db, group, numbers)
         case SkipsFolded():
             for write in group:
                 await _fold(c, write)
         case _:
-            await c.execute(_STATEMENTS[type(group[0])], [_param(w) for w in group])
+            params = [_param(w) for w in group]
+            if isinstance(group[0], _ABOUT_REPOS):
+                params = [{**p, "p_seq": seq} for p, seq in zip(params, numbers, strict=False)]
+            await c.execute(_STATEMENTS[type(group[0])], params)
 
 
-async def _verify(c: AsyncConnection, db: Database, group: list[RowWrite]) -> None:
+async def _verify(c: AsyncConnection, db: Database, group: list[RowWrite], numbers: Iterator[int]) -> None:
     """The write there are most of, so each engine gets it in the form it is quickest at."""
     seen = [(w.key, w.at) for w in group if isinstance(w, RepoVerified) and rows.storable(w.key)]
     if not seen:
         return
     if db.is_sqlite:
-        params = [{"p_key": key, "p_at": at} for key, at in seen]
+        params = [{"p_key": key, "p_at": at, "p_seq": next(numbers)} for key, at in seen]
         await c.execute(_VERIFY, params)
         await c.execute(_CLEAR_FAILURE, params)
         return
-    arrays = {"p_keys": [key for key, _ in seen], "p_ats": [at for _, at in seen]}
+    arrays = {
+        "p_keys": [key for key, _ in seen],
+        "p_ats": [at for _, at in seen],
+        "p_seqs": [next(numbers) for _ in seen],
+    }
     await c.execute(_VERIFY_ARRAYS, arrays)
     await c.execute(_CLEAR_FAILURE_ARRAYS, arrays)
 
@@ -228,16 +241,24 @@ _VERIFY = repos.update().where(_THIS_REPO, sa.or_(_NEWER, _AHEAD)).values(verifi
 
 # Apart from _VERIFY, because it touches indexed columns and hardly ever finds a row.
 _CLEARED: Params = {"status": _LIVE_STATUS, "consecutive_failures": 0, "failure_kind": None}
+_SEQ = sa.bindparam("p_seq", type_=sa.BigInteger())
+_OTHER_DIGEST = repos.c.digest.is_distinct_from(_p("digest", _TEXT))
 _CLEAR_FAILURE = (
     repos.update()
     .where(_THIS_REPO, repos.c.verified_at == _p("at", _FLOAT), _TO_CLEAR)
-    .values(_CLEARED | {"updated_at": _p("at", _FLOAT)})
+    .values(_CLEARED | {"updated_at": _p("at", _FLOAT), "change_seq": numbered(_SEQ, was_held())})
 )
 
 # The same two for PostgreSQL: all keys and times as two arrays, one statement.
 _SEEN = (
-    sa.func.unnest(_p("keys", postgresql.ARRAY(_TEXT)), _p("ats", postgresql.ARRAY(_FLOAT)))
-    .table_valued(sa.column("key", _TEXT), sa.column("at", _FLOAT), name="seen")
+    sa.func.unnest(
+        _p("keys", postgresql.ARRAY(_TEXT)),
+        _p("ats", postgresql.ARRAY(_FLOAT)),
+        _p("seqs", postgresql.ARRAY(sa.BigInteger())),
+    )
+    .table_valued(
+        sa.column("key", _TEXT), sa.column("at", _FLOAT), sa.column("seq", sa.BigInteger()), name="seen"
+    )
     .render_derived()
 )
 _VERIFY_ARRAYS = (
@@ -255,7 +276,7 @@ _VERIFY_ARRAYS = (
 _CLEAR_FAILURE_ARRAYS = (
     repos.update()
     .where(repos.c.key == _SEEN.c.key, repos.c.verified_at == _SEEN.c.at, _TO_CLEAR)
-    .values(_CLEARED | {"updated_at": _SEEN.c.at})
+    .values(_CLEARED | {"updated_at": _SEEN.c.at, "change_seq": numbered(_SEEN.c.seq, was_held())})
 )
 
 _FOLD = (
@@ -285,6 +306,7 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
         consecutive_failures=0,
         failure_kind=None,
         updated_at=_p("at"),
+        change_seq=numbered(_SEQ, _OTHER_DIGEST, was_held()),
         **{name: _p(name) for name in rows.activity_in(Activity())},
     ),
     RepoFailed: repos.update()
@@ -296,6 +318,7 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
         last_failure=_p("failure"),
         last_failure_at=_p("at"),
         updated_at=_p("at"),
+        change_seq=numbered(_SEQ, sa.and_(sa.not_(_STOPPED), was_held() != (_STATUS_TOLD == _HELD))),
     ),
     RepoExcused: repos.update()
     .where(_THIS_REPO, repos.c.consecutive_failures > 0)
@@ -307,6 +330,7 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
             (repos.c.digest.is_(None), RepoStatus.PENDING.value),
             else_=RepoStatus.ACTIVE.value,
         ),
+        change_seq=numbered(_SEQ, sa.and_(was_held(), repos.c.consecutive_failures <= 1)),
     ),
     RepoHeld: repos.update()
     .where(_THIS_REPO, _NEWER)
@@ -315,6 +339,7 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
         verified_at=_p("at"),
         status=sa.case((_NEW, RepoStatus.ACTIVE.value), else_=repos.c.status),
         updated_at=_p("at"),
+        change_seq=numbered(_SEQ, _OTHER_DIGEST),
     ),
     TaskStarted: tasks.update()
     .where(_THIS_TASK, tasks.c.status == TaskStatus.PENDING.value)

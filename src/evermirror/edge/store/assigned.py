@@ -20,26 +20,35 @@ class Assigned:
 
 
 def row_of(assigned: Assigned) -> tuple[str, str, bool, bool]:
-    spec = dataclasses.asdict(assigned.spec)
-    spec["priority"], spec["mode"] = assigned.spec.priority.value, assigned.spec.mode.value
-    return assigned.spec.key, json.dumps(spec), assigned.following, assigned.paused
+    return assigned.spec.key, spec_text(assigned.spec), assigned.following, assigned.paused
 
 
 def assigned_of(row: tuple[str, str, int, int]) -> Assigned | None:
     """None for what another version wrote and this one cannot read: it is assigned anew."""
     try:
-        known = json.loads(row[1])
-        spec = RepoSpec(
-            key=RepoKey(known["key"]),
-            url=known["url"],
-            host=Host(known["host"]),
-            priority=Priority(known["priority"]),
-            interval_s=known["interval_s"],
-            mode=Mode(known["mode"]),
-            private=known["private"],
-            credential=known["credential"],
-            fallbacks=tuple(known["fallbacks"]),
-        )
+        return Assigned(spec_of(row[1]), bool(row[2]), bool(row[3]))
     except (ValueError, KeyError, TypeError):
         return None
-    return Assigned(spec, bool(row[2]), bool(row[3]))
+
+
+def spec_text(spec: RepoSpec) -> str:
+    """As JSON."""
+    known = dataclasses.asdict(spec)
+    known["priority"], known["mode"] = spec.priority.value, spec.mode.value
+    return json.dumps(known)
+
+
+def spec_of(text: str) -> RepoSpec:
+    """The inverse; raises ValueError, KeyError or TypeError."""
+    known = json.loads(text)
+    return RepoSpec(
+        key=RepoKey(known["key"]),
+        url=known["url"],
+        host=Host(known["host"]),
+        priority=Priority(known["priority"]),
+        interval_s=known["interval_s"],
+        mode=Mode(known["mode"]),
+        private=known["private"],
+        credential=known["credential"],
+        fallbacks=tuple(known["fallbacks"]),
+    )

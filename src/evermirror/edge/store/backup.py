@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from evermirror.edge.store.changes import MICROSECONDS
 from evermirror.edge.store.failures import failure_of
 from evermirror.edge.store.migrate import Migration, steps_after
 from evermirror.errors import EnvironmentUnfit, UsageError
@@ -59,6 +60,7 @@ def put_back(backup: Path, database: Path, *, force: bool = False) -> PutBack:
     with _told(), _locked(database), _becoming(database) as partial:
         _copy(backup, partial)
         pending = steps_after(_checked(partial, backup))
+        _renumber(partial)
         _sync(partial)  # from here on nothing needs room
         if database.exists():
             aside = _move_aside(database)
@@ -76,6 +78,18 @@ def _checked(copy: Path, backup: Path) -> str:
             return str(step)
     except (sqlite3.DatabaseError, TypeError) as error:
         raise UsageError(f"{backup} is no backup of evermirror, or it is damaged: {error}") from None
+
+
+def _renumber(copy: Path) -> None:
+    """Every repo counts as changed now (changes.py): who follows has heard of what the backup knows nothing
+    of, and would not hear that it is otherwise again."""
+    with closing(_open(copy, "mode=rw")) as connection:
+        connection.execute("PRAGMA journal_mode = MEMORY")  # a copy that was not finished is thrown away
+        columns = {name for _, name, *_ in connection.execute("PRAGMA table_info(repos)")}
+        if "change_seq" in columns:
+            (last,) = connection.execute("SELECT coalesce(max(change_seq), 0) FROM repos").fetchone()
+            first = max(last, int(time.time() * MICROSECONDS))
+            connection.execute("UPDATE repos SET change_seq = ? + id", (first,))
 
 
 def _move_aside(database: Path) -> Path:

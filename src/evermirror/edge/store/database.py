@@ -36,6 +36,7 @@ READERS = 4  # connections that read at the same time; a read takes milliseconds
 PG_CONNECTIONS = 10
 CHECKPOINT_PAGES = 4000  # 16 MB of log before it is folded back: fewer, larger checkpoints
 WRITER_CACHE_KB = 32_768  # for bulk loads: pages of many indexes that have no room are written twice
+READER_CACHE_KB = 256  # each; the system keeps the same pages, and gives them to all readers alike
 
 # Writers on PostgreSQL take turns: two batches that touch the same rows in different order would deadlock.
 PG_WRITE_LOCK = 0x65766572_0001
@@ -139,7 +140,12 @@ class Database:
             f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}",
             f"PRAGMA cache_size=-{WRITER_CACHE_KB}",
         )
-        _on_connect(reader, "PRAGMA query_only=ON", "PRAGMA wal_autocheckpoint=0")
+        _on_connect(
+            reader,
+            "PRAGMA query_only=ON",
+            "PRAGMA wal_autocheckpoint=0",
+            f"PRAGMA cache_size=-{READER_CACHE_KB}",
+        )
         return cls(place, reader, writer, gate)
 
     @classmethod
@@ -224,6 +230,12 @@ class Database:
                 async with self._writer.begin() as connection:
                     await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(PG_WRITE_LOCK)))
                     yield connection
+
+    async def rest(self) -> None:
+        """Pages that were read or written are forgotten; SQLite alone keeps them in this process."""
+        if self.is_sqlite:
+            async with self.write() as c:
+                await c.exec_driver_sql("PRAGMA shrink_memory")
 
     async def close(self) -> None:
         """Readers first: the last to close checkpoints, and that must be the writer, under its lock."""

@@ -16,10 +16,12 @@ from typing import Any
 
 from evermirror.edge.store.assigned import Assigned, assigned_of, row_of
 from evermirror.edge.store.own_file import Layout, OwnFile, get_meta, in_one, put_meta
+from evermirror.edge.store.told_limits import limits_of, text_of
 from evermirror.model.activity import Activity
 from evermirror.model.failure import FailureKind
 from evermirror.model.kept import GuardMemory, GuardReason
 from evermirror.model.memory import RepoMemory
+from evermirror.model.messages import ApplySettings
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
 
@@ -49,10 +51,14 @@ CREATE TABLE repos (
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
+_TOLD = """
+CREATE TABLE told (what TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
+"""
+
 _LAYOUT = Layout(
-    version=3,
-    schema=_REPOS + _ASSIGNED,
-    upgrades={1: "ALTER TABLE repos ADD COLUMN guard TEXT;", 2: _ASSIGNED},
+    version=4,
+    schema=_REPOS + _ASSIGNED + _TOLD,
+    upgrades={1: "ALTER TABLE repos ADD COLUMN guard TEXT;", 2: _ASSIGNED, 3: _TOLD},
 )
 _SAVE = "INSERT OR REPLACE INTO repos VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
@@ -63,6 +69,7 @@ class LocalState:
     def __init__(self, file: OwnFile) -> None:
         self._file = file
         self.generation = 0
+        self.limits: ApplySettings | None = None  # that were noted before it was opened
         self.rebuilt = file.rebuilt  # it was damaged: everything is to be learnt again from the disk
 
     @classmethod
@@ -72,6 +79,7 @@ class LocalState:
         try:
             state = cls(file)
             state.generation = await file.run(_next_generation)
+            state.limits = await file.run(_limits)
         except BaseException:
             await file.close()
             raise
@@ -101,6 +109,10 @@ class LocalState:
 
     async def unassign(self, keys: Iterable[RepoKey]) -> None:
         await self._file.run(_unassign, list(keys))
+
+    async def note_limits(self, limits: ApplySettings) -> None:
+        """In place of those noted before."""
+        await self._file.run(_note_limits, limits)
 
     async def get_meta(self, key: str) -> int | None:
         """A small number kept beside the rows, such as the version of the mirrors' layout."""
@@ -139,6 +151,15 @@ def _note_assigned(connection: sqlite3.Connection, batch: Sequence[Assigned]) ->
 
 def _unassign(connection: sqlite3.Connection, keys: list[RepoKey]) -> None:
     _many(connection, "DELETE FROM assigned WHERE key = ?", [(key,) for key in keys])
+
+
+def _limits(connection: sqlite3.Connection) -> ApplySettings | None:
+    row = connection.execute("SELECT text FROM told WHERE what = 'limits'").fetchone()
+    return None if row is None else limits_of(row[0])
+
+
+def _note_limits(connection: sqlite3.Connection, limits: ApplySettings) -> None:
+    _many(connection, "INSERT OR REPLACE INTO told VALUES ('limits', ?)", [(text_of(limits),)])
 
 
 def _many(connection: sqlite3.Connection, statement: str, params: list[tuple[Any, ...]]) -> None:

@@ -51,10 +51,18 @@ async def rehearse(url: str) -> tuple[Migration, ...]:
 async def migrate(database: Database) -> tuple[Migration, ...]:
     """Runs what is pending. Writers take turns, so of several starters the later ones find it done."""
     async with database.read() as c:
-        if not await c.run_sync(lambda s: steps_after(_revision(s))):
+        if await c.run_sync(_is_newest) or not await c.run_sync(lambda s: steps_after(_revision(s))):
             return ()
     async with database.write() as c:
         return await c.run_sync(_upgrade)
+
+
+def _is_newest(connection: sa.Connection) -> bool:
+    """Nearly every start: told without Alembic, which would stay in memory."""
+    if not sa.inspect(connection).has_table(_VERSION.name):
+        return False
+    newest = max(step.name.partition("_")[0] for step in (_HERE / "versions").glob("[0-9]*.py"))
+    return connection.scalars(sa.select(_VERSION.c.version_num)).all() == [newest]
 
 
 def _upgrade(connection: sa.Connection) -> tuple[Migration, ...]:
@@ -71,6 +79,7 @@ def _upgrade(connection: sa.Connection) -> tuple[Migration, ...]:
 
 
 _HERE = Path(__file__).parent / "migrations"
+_VERSION = sa.table("alembic_version", sa.column("version_num"))  # Alembic's own
 
 
 def _escaped(path: Path) -> str:

@@ -27,6 +27,7 @@ from pathlib import Path
 import structlog
 
 from evermirror.edge.store.own_file import Layout, OwnFile, get_meta, in_one, put_meta
+from evermirror.model.failure import FailureError
 
 log = structlog.get_logger(__name__)
 
@@ -78,6 +79,7 @@ class ReportLog:
         self._limit = limit
         self._span = span
         self.dropped = 0  # spare reports, since it was opened
+        self.redial_s: float | None = None  # what the coordinator last said of pauses between two tries
 
     @classmethod
     async def open(
@@ -86,7 +88,10 @@ class ReportLog:
         """Makes the file where it is missing. A damaged file is moved aside, with a warning."""
         file = await OwnFile.open(path, _LAYOUT, clock)
         try:
-            return cls(file, await file.run(_begin), limit=limit)
+            made = cls(file, await file.run(_begin), limit=limit)
+            redial_ms = await file.run(get_meta, "redial_ms")
+            made.redial_s = redial_ms / 1000 if redial_ms else None
+            return made
         except BaseException:
             await file.close()
             raise
@@ -115,6 +120,16 @@ class ReportLog:
     def reserved(self) -> int:
         """No higher number may be told before it is on the disk."""
         return self._span.reserved
+
+    async def keep_redial(self, seconds: float) -> None:
+        """For the next starts; one that cannot be written is no trouble, as it is said with every welcome."""
+        if seconds == (self.redial_s or 0.0):
+            return
+        self.redial_s = seconds or None
+        try:
+            await self._file.run(put_meta, "redial_ms", round(seconds * 1000))
+        except FailureError as error:
+            log.warning("not written down", what="the pause between two tries", reason=error.failure.message)
 
     async def append(self, reports: Sequence[LoggedReport]) -> int:
         """Numbers them from ``last + 1`` on; returns the new last when they are on the disk."""

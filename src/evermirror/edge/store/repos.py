@@ -1,10 +1,9 @@
-"""Questions and changes about repos: bulk load, look-up, lists by key, counts."""
+"""Questions and changes about repos: bulk load, look-up, lists by key."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
@@ -13,13 +12,14 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.edge.store import rows
+from evermirror.edge.store.changes import SERVED, numbers_from
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import IN_CATALOG, repos
 from evermirror.edge.store.whole import whole
 from evermirror.errors import Conflict, NotFound
 from evermirror.model.activity import Activity
 from evermirror.model.refs import RefsDigest
-from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
+from evermirror.model.repo import RepoKey, RepoRecord, RepoSpec, RepoStatus
 
 LIST_MAX = 1000  # rows of one page, as the API promises
 CHUNK = 10_000  # rows handled at a time when all are: a few MB, and no read stays open for long
@@ -44,11 +44,22 @@ class RepoSelection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UpsertCounts:
-    """What a bulk load did; ``added`` includes repos that had been removed and are back."""
+    """What a bulk load did; ``added`` includes repos that had been removed and are back. ``moved`` are the
+    keys of those added or updated."""
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0
+    moved: tuple[RepoKey, ...] = field(default=(), compare=False, repr=False)
+
+    def and_then(self, more: UpsertCounts) -> UpsertCounts:
+        """Both loads together."""
+        return UpsertCounts(
+            self.added + more.added,
+            self.updated + more.updated,
+            self.unchanged + more.unchanged,
+            self.moved + more.moved,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +90,19 @@ class KnownSource:
     in_catalog: bool  # False: it left
 
 
-@dataclass(frozen=True, slots=True)
-class OverviewCounts:
-    """Repos in the catalog. ``failures_by_kind`` counts those whose last attempt failed."""
-
-    total: int
-    by_status: Mapping[str, int]
-    by_priority: Mapping[str, int]
-    failures_by_kind: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Staleness:
-    """The oldest verification among repos that upstream still offers us, and how many have none yet."""
-
-    oldest_verified_at: float | None
-    never_verified: int
-
-
 async def upsert(db: Database, records: Iterable[RepoRecord], now: float) -> UpsertCounts:
     """Configuration is taken over; what reports taught stays. All or nothing, in bounded memory."""
     total = UpsertCounts()
     remaining = iter(records)
     async with db.write() as c:
+        numbers = await numbers_from(c, now)
         while chunk := list(islice(remaining, CHUNK)):
-            counts = await _upsert_chunk(db, c, chunk, now)
-            total = UpsertCounts(
-                total.added + counts.added, total.updated + counts.updated, total.unchanged + counts.unchanged
-            )
+            total = total.and_then(await _upsert_chunk(db, c, chunk, now, numbers))
     return total
 
 
 async def _upsert_chunk(
-    db: Database, c: AsyncConnection, records: Sequence[RepoRecord], now: float
+    db: Database, c: AsyncConnection, records: Sequence[RepoRecord], now: float, numbers: Iterator[int]
 ) -> UpsertCounts:
     configs = {r.key: (rows.config_in(r), r) for r in records}
     known = await _configs(db, c, list(configs))
@@ -121,10 +112,12 @@ async def _upsert_chunk(
     for key, (config, record) in configs.items():
         old = known.get(key)
         if old is None:
-            new.append({**config, **rows.state_in(record), "created_at": now, "updated_at": now})
+            state = rows.state_in(record)
+            new.append({**config, **state, "created_at": now, "updated_at": now, "change_seq": next(numbers)})
         elif old != config:
             # UPDATE binds its columns by name, so the row is found by a name that is no column.
-            changed.append({**config, "at": now, "row_key": key})
+            seq = next(numbers) if _served_otherwise(old, config) else None
+            changed.append({**config, "at": now, "row_key": key, "seq": seq})
             back += "removed" in old
     try:
         if new:
@@ -134,7 +127,12 @@ async def _upsert_chunk(
     except IntegrityError:
         raise Conflict("an alias is already that of another repo") from None
     unchanged = len(configs) - len(new) - len(changed)
-    return UpsertCounts(added=len(new) + back, updated=len(changed) - back, unchanged=unchanged)
+    moved = tuple(RepoKey(row["key"]) for row in new + changed)
+    return UpsertCounts(len(new) + back, len(changed) - back, unchanged, moved)
+
+
+def _served_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return "removed" in old or any(old[name] != new[name] for name in SERVED)
 
 
 # As rows.config_in makes them.
@@ -168,6 +166,7 @@ _TAKE_CONFIG = (
             "digest": sa.case((_WAS_REMOVED, None), else_=repos.c.digest),
             "verified_at": sa.case((_WAS_REMOVED, None), else_=repos.c.verified_at),
             "updated_at": sa.bindparam("at"),
+            "change_seq": sa.func.coalesce(sa.bindparam("seq", type_=sa.BigInteger()), repos.c.change_seq),
         }
     )
 )
@@ -221,14 +220,29 @@ async def page(db: Database, which: RepoSelection) -> tuple[RepoRecord, ...]:
 
 async def remove(db: Database, keys: Iterable[str], at: float) -> int:
     """They leave the catalog; what is known of them stays. Returns how many were in it."""
-    inactive = RepoStatus.INACTIVE.value
-    gone = repos.update().where(IN_CATALOG).values(removed_at=at, updated_at=at, status=inactive)
+    here = sa.select(repos.c.id).where(IN_CATALOG)
     remaining = iter([key for key in dict.fromkeys(keys) if rows.storable(key)])
     count = 0
     async with db.write() as c:
+        numbers = await numbers_from(c, at)
         while chunk := list(islice(remaining, KEYS_IN_QUERY)):
-            count += (await c.execute(gone.where(db.among(repos.c.key, chunk)))).rowcount
+            found = (await c.scalars(here.where(db.among(repos.c.key, chunk)))).all()
+            if found:
+                await c.execute(_REMOVE, [{"row_id": i, "at": at, "seq": next(numbers)} for i in found])
+            count += len(found)
     return count
+
+
+_REMOVE = (
+    repos.update()
+    .where(repos.c.id == sa.bindparam("row_id"))
+    .values(
+        removed_at=sa.bindparam("at"),
+        updated_at=sa.bindparam("at"),
+        status=RepoStatus.INACTIVE.value,
+        change_seq=sa.bindparam("seq"),
+    )
+)
 
 
 async def restore(db: Database, key: str, at: float) -> RepoRecord:
@@ -238,6 +252,7 @@ async def restore(db: Database, key: str, at: float) -> RepoRecord:
     if not rows.storable(key):
         raise NotFound(f"no repo {key!r}")
     async with db.write() as c:
+        back = back.values(change_seq=next(await numbers_from(c, at)))
         try:
             row = (await c.execute(back.where(repos.c.key == key))).one_or_none()
         except IntegrityError:
@@ -290,11 +305,23 @@ _SPEC = tuple(
 )  # fmt: skip
 
 
-async def keys_of_source(db: Database, source: str) -> set[RepoKey]:
-    """The keys of all repos that are in the catalog because of ``source``."""
-    query = sa.select(repos.c.key).where(IN_CATALOG, repos.c.source == source)
-    async with db.read() as c:
-        return {RepoKey(key) for key in await c.scalars(query)}
+async def keys_of_source(db: Database, source: str) -> AsyncIterator[list[RepoKey]]:
+    """The keys of all repos that are in the catalog because of ``source``, some thousands at a time."""
+    query = (
+        sa.select(repos.c.id, repos.c.key)
+        .where(repos.c.id > sa.bindparam("after"), IN_CATALOG, repos.c.source == source)
+        .order_by(repos.c.id)
+        .limit(CHUNK)
+    )
+    after = 0
+
+    async def next_chunk() -> Sequence[Any]:
+        async with db.read() as c:
+            return (await c.execute(query, {"after": after})).all()
+
+    while found := await whole(next_chunk()):
+        after = found[-1].id
+        yield [RepoKey(row.key) for row in found]
 
 
 async def aliases(db: Database) -> dict[str, RepoKey]:
@@ -335,47 +362,3 @@ async def of_source(db: Database, source: str) -> list[RepoRecord]:
     query = sa.select(repos).where(IN_CATALOG, repos.c.source == source).order_by(repos.c.key)
     async with db.read() as c:
         return [rows.repo_out(row) for row in await c.execute(query)]
-
-
-async def overview(db: Database) -> OverviewCounts:
-    async with db.read() as c:
-        by_status = await _counts(c, repos.c.status, IN_CATALOG)
-        by_priority = await _counts(c, repos.c.priority, IN_CATALOG)
-        kinds = await _counts(c, repos.c.failure_kind, IN_CATALOG, repos.c.failure_kind.is_not(None))
-    return OverviewCounts(
-        total=sum(by_status.values()),
-        by_status={s.value: by_status[s.value] for s in RepoStatus},
-        by_priority={p.value: by_priority[p.value] for p in Priority},
-        failures_by_kind=dict(kinds),
-    )
-
-
-async def count_fresh(db: Database, now: float, bound_s: float) -> int:
-    """Repos in the catalog that were verified within ``bound_s``."""
-    fresh = repos.c.verified_at >= now - bound_s
-    query = sa.select(sa.func.count()).select_from(repos).where(IN_CATALOG, fresh)
-    async with db.read() as c:
-        return int((await c.execute(query)).scalar_one())
-
-
-async def staleness(db: Database) -> Staleness:
-    """Repos that are switched off, gone or refused at upstream are left out: nobody can make them fresher."""
-    stopped = [s.value for s in (RepoStatus.INACTIVE, RepoStatus.GONE, RepoStatus.AUTH)]
-    wanted = (IN_CATALOG, repos.c.status.not_in(stopped))
-    oldest = (
-        sa.select(repos.c.verified_at)
-        .where(*wanted, repos.c.verified_at.is_not(None))
-        .order_by(repos.c.verified_at)
-        .limit(1)
-    )
-    never = sa.select(sa.func.count()).select_from(repos).where(*wanted, repos.c.verified_at.is_(None))
-    async with db.read() as c:
-        return Staleness(
-            oldest_verified_at=(await c.execute(oldest)).scalar_one_or_none(),
-            never_verified=int((await c.execute(never)).scalar_one()),
-        )
-
-
-async def _counts(c: AsyncConnection, column: sa.Column[Any], *where: sa.ColumnElement[bool]) -> Counter[str]:
-    query = sa.select(column, sa.func.count()).where(*where).group_by(column)
-    return Counter({row[0]: row[1] for row in await c.execute(query)})

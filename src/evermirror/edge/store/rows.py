@@ -99,7 +99,7 @@ def config_in(record: RepoRecord) -> dict[str, object]:
         "host": name_in(spec.host, "host", bytes_max=HOST_BYTES_MAX),
         "alias": None if record.alias is None else name_in(record.alias, "alias"),
         "source": name_in(record.source, "source"),
-        "info": json_in(dict(record.info)),
+        "info": json_in(dict(record.info)) if record.info else "{}",
         "priority": spec.priority.value,
         "interval_s": spec.interval_s,
         "mode": spec.mode.value,

@@ -12,24 +12,25 @@ from pathlib import Path
 
 from evermirror.core.fleet.views import Restored
 from evermirror.edge.store import apply as batches
-from evermirror.edge.store import audit, epoch, fleet_load, repos, tasks, tokens
+from evermirror.edge.store import audit, changes, counts, epoch, fleet_load, repos, tasks, tokens
 from evermirror.edge.store.backup import make_backup
+from evermirror.edge.store.counts import OverviewCounts, Staleness
 from evermirror.edge.store.database import Database, parse_place
 from evermirror.edge.store.migrate import migrate
 from evermirror.edge.store.repos import (
     AssignedSpec,
     KnownRepo,
     KnownSource,
-    OverviewCounts,
     RepoSelection,
-    Staleness,
     UpsertCounts,
 )
 from evermirror.edge.store.whole import whole
 from evermirror.edge.store.writes import Entry
 from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit, UsageError
 from evermirror.model.access import AuditRecord, Role, TokenRecord
+from evermirror.model.changes import Change
 from evermirror.model.failure import FailureError
+from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.model.worker import WorkerId
@@ -43,6 +44,7 @@ class Store:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._db = database
         self._clock = clock
+        self.on_change: Callable[[], None] = lambda: None  # there may be changes that were not told yet
 
     @classmethod
     async def open(cls, url: str, *, clock: Clock = time.time) -> Store:
@@ -64,6 +66,10 @@ class Store:
     async def close(self) -> None:
         await self._db.close()
 
+    async def rest(self) -> None:
+        """After much was written at once: what is remembered of it takes no more memory."""
+        await whole(self._db.rest())
+
     async def ping(self) -> None:
         """Raises ``FailureError`` when the database does not answer."""
         await whole(audit.get_setting(self._db, ""))
@@ -74,7 +80,9 @@ class Store:
         """Adds repos, or takes over their configuration; what reports taught stays. All or nothing.
 
         Raises ``UsageError`` for a name that cannot be stored, ``Conflict`` for an alias of another repo."""
-        return await whole(repos.upsert(self._db, records, self._clock()))
+        done = await whole(repos.upsert(self._db, records, self._clock()))
+        self.on_change()
+        return done
 
     async def find_repo(self, key_or_alias: str, *, removed: bool = False) -> RepoRecord | None:
         """``removed`` also finds one that left the catalog; it is told as inactive."""
@@ -86,11 +94,23 @@ class Store:
 
     async def remove_repos(self, keys: Iterable[RepoKey], at: float) -> int:
         """They leave the catalog; their history stays. Returns how many were in it."""
-        return await whole(repos.remove(self._db, keys, at))
+        removed = await whole(repos.remove(self._db, keys, at))
+        self.on_change()
+        return removed
 
     async def restore_repo(self, key: RepoKey, at: float) -> RepoRecord:
         """Back into the catalog as it was. ``NotFound``; ``Conflict`` when its alias was given away."""
-        return await whole(repos.restore(self._db, key, at))
+        record = await whole(repos.restore(self._db, key, at))
+        self.on_change()
+        return record
+
+    async def changes_since(self, seq: int, limit: int) -> tuple[Change, ...]:
+        """The repos that changed after this number, in the order of their numbers; without holders."""
+        return await whole(changes.since(self._db, seq, limit))
+
+    async def digests_of(self, keys: Sequence[RepoKey]) -> dict[RepoKey, RefsDigest | None]:
+        """As last reported, of those of at most 500 keys that are in the catalog."""
+        return await whole(changes.digests(self._db, keys))
 
     def iter_specs(self) -> AsyncIterator[tuple[KnownRepo, ...]]:
         """Every enabled repo of the catalog, some thousands at a time."""
@@ -100,9 +120,9 @@ class Store:
         """Those of at most 1,000 keys that are in the catalog, in the order asked."""
         return await whole(repos.assigned(self._db, keys))
 
-    async def keys_of_source(self, source: str) -> set[RepoKey]:
-        """The repos that are in the catalog because of ``source``."""
-        return await whole(repos.keys_of_source(self._db, source))
+    def keys_of_source(self, source: str) -> AsyncIterator[list[RepoKey]]:
+        """The repos that are in the catalog because of ``source``, some thousands at a time."""
+        return repos.keys_of_source(self._db, source)
 
     async def aliases(self) -> dict[str, RepoKey]:
         """Whose alias each is, of the repos in the catalog."""
@@ -123,19 +143,20 @@ class Store:
         return await whole(repos.of_source(self._db, source))
 
     async def overview_counts(self) -> OverviewCounts:
-        return await whole(repos.overview(self._db))
+        return await whole(counts.overview(self._db))
 
     async def count_fresh(self, now: float, bound_s: float) -> int:
-        return await whole(repos.count_fresh(self._db, now, bound_s))
+        return await whole(counts.count_fresh(self._db, now, bound_s))
 
     async def worst_verified(self) -> Staleness:
-        return await whole(repos.staleness(self._db))
+        return await whole(counts.staleness(self._db))
 
     # Results
 
     async def apply(self, batch: Sequence[Entry]) -> None:
         """One transaction for the whole batch."""
-        await whole(batches.apply(self._db, batch))
+        await whole(batches.apply(self._db, batch, self._clock()))
+        self.on_change()
 
     # The fleet
 
@@ -182,9 +203,12 @@ class Store:
 
     # Tokens
 
-    async def create_token(self, name: str, role: Role, *, trusted: bool = False) -> tuple[str, TokenRecord]:
+    async def create_token(
+        self, name: str, role: Role, *, trusted: bool = False, operator: str = ""
+    ) -> tuple[str, TokenRecord]:
         """The token itself, shown this once, and its record. ``Conflict`` when the name is in use."""
-        return await whole(tokens.create(self._db, name, role, trusted=trusted, now=self._clock()))
+        new = tokens.create(self._db, name, role, trusted=trusted, operator=operator, now=self._clock())
+        return await whole(new)
 
     async def find_token(self, plain: str) -> TokenRecord | None:
         """None for one unknown or revoked. Record its use with ``TokenUsed``."""

@@ -60,6 +60,8 @@ repos = sa.Table(
     sa.Column("salt", sa.SmallInteger(), nullable=False, server_default="0"),  # how often it was handed back
     sa.Column("created_at", sa.Double(), nullable=False),
     sa.Column("updated_at", sa.Double(), nullable=False),
+    sa.Column("change_seq", sa.BigInteger(), nullable=False, server_default="0"),  # changes.py
+    sa.Index("ix_repos_change_seq", "change_seq"),
 )
 
 IN_CATALOG = repos.c.removed_at.is_(None)
@@ -128,6 +130,7 @@ tokens = sa.Table(
     sa.Column("created_at", sa.Double(), nullable=False),
     sa.Column("last_used_at", sa.Double()),
     sa.Column("revoked_at", sa.Double()),
+    sa.Column("operator", _text(), nullable=False, server_default=""),  # who runs the node that shows it
     sqlite_autoincrement=True,
 )
 

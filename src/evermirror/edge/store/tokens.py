@@ -22,7 +22,7 @@ _LIVE = tokens.c.revoked_at.is_(None)
 
 
 async def create(
-    db: Database, name: str, role: Role, *, trusted: bool, now: float
+    db: Database, name: str, role: Role, *, trusted: bool, operator: str = "", now: float
 ) -> tuple[str, TokenRecord]:
     """The token itself, which is not stored, and what is. A name is unique among tokens not revoked."""
     plain = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
@@ -33,6 +33,7 @@ async def create(
         "hash": _hash(plain),
         "trusted": trusted,
         "created_at": now,
+        "operator": rows.name_in(operator, "operator"),
     }
     async with db.write() as c:
         taken = sa.select(tokens.c.id).where(tokens.c.name == name, _LIVE)
@@ -90,4 +91,5 @@ def _out(row: Any) -> TokenRecord:
         created_at=row.created_at,
         last_used_at=row.last_used_at,
         revoked_at=row.revoked_at,
+        operator=row.operator,
     )

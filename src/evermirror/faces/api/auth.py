@@ -4,7 +4,7 @@
       yes ──────────┴────────── no
        │                         │  Host header must name this server (DNS rebinding)
 known? ── no → 401, counted      │
-       │       (many → 429)   client is this machine, and no token is required?
+       │       (many → 429)   client is this machine, and no token is required? (never: by an aggregator)
 a node's → 403          yes ─────┴───── no
        │                 │               │
 the token's role    "local", admin;   write → 401
@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evermirror.faces.api.buckets import Buckets, Rate, client_name, is_loopback
 from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.faces.api.via import Via, via_of
 from evermirror.model.access import Role, TokenRecord
 
 _TOKEN_TTL_S = 3.0  # a revoked token must be refused within 5 s
@@ -95,6 +96,7 @@ class Asked:
     authorization: str | None
     origin: str | None
     fetch_site: str | None
+    via: Via | None = None
 
     @property
     def git(self) -> bool:
@@ -103,6 +105,10 @@ class Asked:
     @property
     def write(self) -> bool:
         return self.method not in _READS and not self.git  # git's POSTs only read
+
+    @property
+    def counted(self) -> bool:
+        return self.via is None or not self.via.own  # an aggregator counts its clients' wrong tokens itself
 
 
 def asked_of(scope: Scope) -> Asked:
@@ -117,6 +123,7 @@ def asked_of(scope: Scope) -> Asked:
         authorization=headers.get("authorization"),
         origin=headers.get("origin"),
         fetch_site=headers.get("sec-fetch-site"),
+        via=via_of(scope),
     )
 
 
@@ -147,8 +154,9 @@ class Auth:
             return PUBLIC
         if asked.authorization is not None:
             return await self._bearer(asked, _token_in(asked))
-        self._check_host(asked)
-        if is_loopback(asked.client) and not await self._required():
+        if asked.via is None:
+            self.check_host(asked)
+        if asked.via is None and is_loopback(asked.client) and not await self._required():
             if asked.write:
                 _check_same_site(asked)
             return LOCAL
@@ -165,11 +173,12 @@ class Auth:
         if record is None or until < self._clock():
             self._known.pop(digest, None)
             wait_s = self._failed.wait_s(client)
-            if wait_s > 0:
+            if wait_s > 0 and asked.counted:
                 raise too_many(wait_s, "Too many wrong tokens from this address")
             record = await self._tokens.find_token(token)
         if record is None:
-            self._failed.spend(client)
+            if asked.counted:
+                self._failed.spend(client)
             raise _unauthorized(asked, "The token is not known here, or was revoked")
         if digest not in self._known:
             self._known[digest] = (record, self._clock() + _TOKEN_TTL_S)
@@ -203,7 +212,8 @@ class Auth:
         name = _host_name(self._settings.listen_host)
         return name == "localhost" or is_loopback(name)
 
-    def _check_host(self, asked: Asked) -> None:
+    def check_host(self, asked: Asked) -> None:
+        """Refuses a request, without a token, that meant another server."""
         # A browser led here by DNS rebinding sends the attacker's name. It can only come from this machine
         # or reach a loopback address; others see no more than what is public anyway.
         if not (is_loopback(asked.client) or self._listens_on_loopback() or self._settings.hosts):

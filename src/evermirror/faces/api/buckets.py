@@ -63,6 +63,15 @@ def client_name(address: str | None) -> str:
     return str(ip)
 
 
+def is_address(text: str) -> bool:
+    """Whether it is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_loopback(address: str | None) -> bool:
     """Whether a client's address is this machine's own."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -29,6 +30,16 @@ class ApiSettings:
     git_silence_s: float = 300.0  # a git client that takes nothing for this long is left
 
 
+@dataclass(frozen=True, slots=True)
+class GitApi:
+    """What the routes for git clients need: also at a node that has no other part of the API. Without a
+    ``git``, ``aggregators`` names those that are there; None for a repo that the caller is not to know of."""
+
+    git: GitService | None
+    settings: ApiSettings
+    aggregators: Callable[[str, Caller], Awaitable[list[str] | None]] | None = None
+
+
 @dataclass(slots=True)
 class Api:
     """The one object behind all routes; ``waiting`` counts the callers that wait for a task."""
@@ -48,6 +59,12 @@ def _api_of(request: Request) -> Api:
     return api
 
 
+def _git_api_of(request: Request) -> GitApi:
+    api = request.app.state.git_api
+    assert isinstance(api, GitApi)  # noqa: S101 - whoever made the application put it there
+    return api
+
+
 def _caller_of(request: Request) -> Caller:
     caller = request.state.caller
     assert isinstance(caller, Caller)  # noqa: S101 - the gate put it there
@@ -55,6 +72,7 @@ def _caller_of(request: Request) -> Caller:
 
 
 ApiDep = Annotated[Api, Depends(_api_of)]
+GitApiDep = Annotated[GitApi, Depends(_git_api_of)]
 CallerDep = Annotated[Caller, Depends(_caller_of)]
 KeyPath = Annotated[
     str,

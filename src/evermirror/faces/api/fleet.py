@@ -7,15 +7,17 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from evermirror.core.fleet.rates import HOSTS_MAX
 from evermirror.errors import NotFound
 from evermirror.faces.api.auth import Caller
 from evermirror.faces.api.context import WRITE_PROBLEMS, Api, ApiDep, CallerDep, problems
+from evermirror.faces.api.fleet_rates import SHARES_MAX, LimitsView, RateView, limits_view, rate_view
 from evermirror.faces.api.inputs import CleanText
 from evermirror.faces.api.problems import Kind
 from evermirror.faces.api.text import iso, iso_or_none, printable
 from evermirror.model.access import Role
 from evermirror.model.worker import Duty
-from evermirror.nodes.fleet_view import FleetView, Losing, WorkerInfo
+from evermirror.nodes.coordinator.fleet_view import AggregatorInfo, FleetView, Losing, WorkerInfo
 from evermirror.nodes.service import FleetService
 
 _MAX_REASON = 200
@@ -51,9 +53,15 @@ class WorkerView(BaseModel):
     asked: int = Field(description="Copies being cloned")
     strays: int = Field(description="Mirrors on its disk that nobody knows of, as it told when it connected")
     unacknowledged: int = Field(description="Commands that it has not taken in yet")
-    disk_free_bytes: int | None = Field(description="Null while it is not connected, like the next four")
+    disk_free_bytes: int | None = Field(
+        description="Null while it is not connected, like the total, the polls and the syncs"
+    )
     disk_total_bytes: int | None
     polls_per_second: float | None
+    limits: LimitsView | None = Field(
+        description="Its shares of the fleet's rates, as it was told last; null: its own settings alone, and "
+        "for the public"
+    )
     running_syncs: int | None
     queued_syncs: int | None
     version: str | None = Field(description="Of its program; null while it is not connected")
@@ -107,16 +115,35 @@ class TotalsView(BaseModel):
 class AlertView(BaseModel):
     """Something that is wrong now."""
 
-    kind: Literal["brake", "no-room", "worker-down", "quarantine", "stray"]
-    about: str = Field(description="The worker, or `fleet`")
+    kind: Literal["brake", "no-room", "worker-down", "quarantine", "accusation", "stray"]
+    about: str = Field(description="The worker or aggregator, or `fleet`")
     text: str
+
+
+class AggregatorView(BaseModel):
+    """One aggregator, seen since the coordinator's start."""
+
+    name: str
+    connected: bool
+    since: str = Field(description="Connected, or gone, since then")
+    serves: int = Field(description="Repos that it holds, verified, by its word")
+    followed: int = Field(description="Number of the last change that it has on its disk")
+    changes_told: int
+    relay: str | None = Field(description="Where its relay listens; null for the public")
+    disk_free_bytes: int | None
+    disk_total_bytes: int | None
+    version: str
 
 
 class FleetAnswer(BaseModel):
     """The whole fleet."""
 
     workers: list[WorkerView] = Field(description="By id")
+    aggregators: list[AggregatorView] = Field(description="At most 100")
     totals: TotalsView
+    rates: list[RateView] = Field(
+        description="Rates that are split over workers, the most used first; at most 257, none for the public"
+    )
     alerts: list[AlertView] = Field(description="At most 100; empty for the public")
     now: str
 
@@ -133,17 +160,19 @@ _READ = problems(Kind.NOT_FOUND, Kind.INVALID)
 _ORDER = problems(Kind.NOT_FOUND, Kind.INVALID, Kind.CONFLICT)
 
 
-@router.get("/api/fleet", summary="Workers, totals, what is wrong", responses=problems(Kind.NOT_FOUND))
+@router.get(
+    "/api/fleet", summary="Workers, aggregators, totals, what is wrong", responses=problems(Kind.NOT_FOUND)
+)
 async def get_fleet(api: ApiDep, caller: CallerDep) -> FleetAnswer:
     """At most half a second old. Alerts are told to token holders, and to this machine's own user."""
     return _fleet_answer(_fleet(api).view(), caller)
 
 
 @router.get("/api/fleet/workers/{name}", summary="One worker in full", responses=_READ)
-async def get_worker(name: NamePath, api: ApiDep) -> WorkerDetail:
-    """With its history, and what losing it would mean."""
+async def get_worker(name: NamePath, api: ApiDep, caller: CallerDep) -> WorkerDetail:
+    """With its history, all its shares, and what losing it would mean."""
     fleet = _fleet(api)
-    return _detail(fleet.worker(name), fleet.losing(name))
+    return _detail(fleet.worker(name), fleet.losing(name), caller)
 
 
 @router.post("/api/fleet/workers/{name}/drain", summary="Empty a worker", responses=_ORDER)
@@ -151,7 +180,7 @@ async def drain_worker(name: NamePath, api: ApiDep, caller: CallerDep) -> Worker
     """Others get what it holds; it keeps each copy until then, and takes nothing new. Poll it until `held` is
     0. 409 for one in quarantine."""
     caller.need(Role.OPERATOR)
-    return _worker_view(await _fleet(api).drain(name, actor=caller.name))
+    return _worker_view(await _fleet(api).drain(name, actor=caller.name), caller)
 
 
 @router.post("/api/fleet/workers/{name}/resume", summary="Have a worker work again", responses=_ORDER)
@@ -161,7 +190,7 @@ async def resume_worker(name: NamePath, api: ApiDep, caller: CallerDep) -> Worke
     fleet = _fleet(api)
     if fleet.worker(name).duty is Duty.QUARANTINED:
         caller.need(Role.ADMIN)
-    return _worker_view(await fleet.resume(name, actor=caller.name))
+    return _worker_view(await fleet.resume(name, actor=caller.name), caller)
 
 
 @router.post("/api/fleet/workers/{name}/retire", summary="End a worker", responses=_ORDER)
@@ -169,7 +198,7 @@ async def retire_worker(name: NamePath, api: ApiDep, caller: CallerDep) -> Worke
     """It does not come back: what it held is cloned elsewhere, and its token is refused. Drain it first where
     it still answers. 409 for the worker of an all-in-one's own process."""
     caller.need(Role.ADMIN)
-    return _worker_view(await _fleet(api).retire(name, actor=caller.name))
+    return _worker_view(await _fleet(api).retire(name, actor=caller.name), caller)
 
 
 @router.post(
@@ -182,7 +211,7 @@ async def quarantine_worker(
 ) -> WorkerView:
     """Its copies count for nothing and stay on its disk; others get what it should hold."""
     caller.need(Role.ADMIN)
-    return _worker_view(await _fleet(api).quarantine(name, asked.reason, actor=caller.name))
+    return _worker_view(await _fleet(api).quarantine(name, asked.reason, actor=caller.name), caller)
 
 
 @router.post(
@@ -205,9 +234,10 @@ def _fleet(api: Api) -> FleetService:
 
 def _fleet_answer(view: FleetView, caller: Caller) -> FleetAnswer:
     totals = view.totals
-    alerts = view.alerts if caller.may(Role.READER) else ()
+    alerts, rates = (view.alerts, view.rates) if caller.may(Role.READER) else ((), ())
     return FleetAnswer(
-        workers=[_worker_view(w) for w in view.workers],
+        workers=[_worker_view(w, caller) for w in view.workers],
+        aggregators=[_aggregator_view(a, caller) for a in view.aggregators],
         totals=TotalsView(
             repos=totals.repos,
             owned=totals.owned,
@@ -224,6 +254,7 @@ def _fleet_answer(view: FleetView, caller: Caller) -> FleetAnswer:
             braked=totals.braked,
             warming=totals.warming,
         ),
+        rates=[rate_view(rate) for rate in rates],
         alerts=[
             AlertView(kind=a.kind.value, about=printable(a.about), text=printable(a.text)) for a in alerts
         ],
@@ -231,19 +262,37 @@ def _fleet_answer(view: FleetView, caller: Caller) -> FleetAnswer:
     )
 
 
-def _worker_view(worker: WorkerInfo) -> WorkerView:
-    return WorkerView.model_validate(_fields(worker))
+def _aggregator_view(one: AggregatorInfo, caller: Caller) -> AggregatorView:
+    relay = one.relay if caller.may(Role.READER) else None
+    return AggregatorView(
+        name=printable(one.name),
+        connected=one.connected,
+        since=iso(one.since),
+        serves=one.serves,
+        followed=one.followed,
+        changes_told=one.told,
+        relay=printable(relay.address) if relay is not None else None,
+        disk_free_bytes=one.load.disk_free_bytes if one.load else None,
+        disk_total_bytes=one.load.disk_total_bytes if one.load else None,
+        version=printable(one.version),
+    )
 
 
-def _detail(worker: WorkerInfo, losing: Losing) -> WorkerDetail:
+def _worker_view(worker: WorkerInfo, caller: Caller) -> WorkerView:
+    return WorkerView.model_validate(_fields(worker, caller))
+
+
+def _detail(worker: WorkerInfo, losing: Losing, caller: Caller) -> WorkerDetail:
     history = [{"at": iso(at), "what": printable(what)} for at, what in worker.seen.record.history]
     told = {"copies": losing.copies, "alone": losing.alone}
-    return WorkerDetail.model_validate({**_fields(worker), "history": history, "losing": told})
+    fields = _fields(worker, caller, shares_max=HOSTS_MAX)
+    return WorkerDetail.model_validate({**fields, "history": history, "losing": told})
 
 
-def _fields(worker: WorkerInfo) -> dict[str, Any]:
+def _fields(worker: WorkerInfo, caller: Caller, shares_max: int = SHARES_MAX) -> dict[str, Any]:
     seen, load = worker.seen, worker.load
     record = seen.record
+    limits = seen.limits if caller.may(Role.READER) else None
     return {
         "name": printable(worker.name),
         "id": worker.id,
@@ -264,6 +313,7 @@ def _fields(worker: WorkerInfo) -> dict[str, Any]:
         "disk_free_bytes": load.disk_free_bytes if load else None,
         "disk_total_bytes": load.disk_total_bytes if load else None,
         "polls_per_second": load.polls_per_second if load else None,
+        "limits": limits_view(limits, shares_max),
         "running_syncs": len(load.running) if load else None,
         "queued_syncs": load.queued_syncs if load else None,
         "version": printable(worker.version) if worker.version is not None else None,

@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from evermirror.faces.api.auth import Caller
 from evermirror.faces.api.buckets import client_name
-from evermirror.faces.api.context import Api, ApiDep, CallerDep
-from evermirror.faces.api.git_service import GitBusy, ServedRepo
+from evermirror.faces.api.context import CallerDep, GitApi, GitApiDep
+from evermirror.faces.api.git_service import GitBusy, GitService, NotHereYet, ServedRepo
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.text import iso
 from evermirror.faces.web import pages
@@ -37,16 +37,18 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/git/{key:path}/info/refs")
 async def info_refs(
-    key: str, request: Request, api: ApiDep, caller: CallerDep, service: str = ""
+    key: str, request: Request, api: GitApiDep, caller: CallerDep, service: str = ""
 ) -> Response:
     """The first request of every clone, fetch and push."""
     if service == "git-receive-pack":
         return _say(403, _READ_ONLY)
     if service != "git-upload-pack":
         return _say(403, "Only git's smart HTTP protocol is served here (git 1.6.6 or later).\n")
-    repo = await _open(api, caller, key)
-    if repo is None or api.git is None:
-        return _not_here(key)
+    if api.git is None:
+        return await _elsewhere(api, caller, key)
+    repo = await _open(api.git, caller, key)
+    if isinstance(repo, Response):
+        return repo
     chunks = api.git.advertise(repo, _protocol(request), _client(request))
     return await _streamed(
         repo, chunks, "application/x-git-upload-pack-advertisement", None, api.settings.git_silence_s
@@ -54,16 +56,18 @@ async def info_refs(
 
 
 @router.post("/git/{key:path}/git-upload-pack")
-async def upload_pack(key: str, request: Request, api: ApiDep, caller: CallerDep) -> Response:
+async def upload_pack(key: str, request: Request, api: GitApiDep, caller: CallerDep) -> Response:
     """What is wanted and had comes in, a pack goes out."""
     if request.headers.get("content-type") != "application/x-git-upload-pack-request":
         return _say(415, "Expected a git-upload-pack request.\n")
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "gzip", "x-gzip"):
         return _say(415, "Only gzip is understood as Content-Encoding.\n")
-    repo = await _open(api, caller, key, begun=True)
-    if repo is None or api.git is None:
-        return _not_here(key)
+    if api.git is None:
+        return await _elsewhere(api, caller, key)
+    repo = await _open(api.git, caller, key, begun=True)
+    if isinstance(repo, Response):
+        return repo
     body = _Body(request, zipped=encoding != "identity", max_bytes=api.settings.limits.git_body.max_bytes)
     chunks = api.git.upload_pack(repo, body.chunks(), _protocol(request), _client(request))
     return await _streamed(
@@ -78,21 +82,24 @@ async def receive_pack(key: str) -> Response:
 
 
 @router.get("/git/{key:path}")
-async def show(key: str, request: Request, api: ApiDep, caller: CallerDep) -> Response:
+async def show(key: str, request: Request, api: GitApiDep, caller: CallerDep) -> Response:
     """A person who opens a clone address in a browser is told what to do with it."""
-    repo = await _open(api, caller, key)
-    if repo is None:
-        return _not_here(key)
+    if api.git is None:
+        return await _elsewhere(api, caller, key)
+    repo = await _open(api.git, caller, key)
+    if isinstance(repo, Response):
+        return repo
     return pages.clone_page(request, repo.key, repo.verified_at)
 
 
-async def _open(api: Api, caller: Caller, key: str, *, begun: bool = False) -> ServedRepo | None:
-    if api.git is None:
-        return None
-    repo = await api.git.open(key.strip("/").removesuffix(".git"), begun=begun)
-    if repo is not None and repo.private and not caller.may(Role.READER):
-        return None
-    return repo
+async def _open(git: GitService, caller: Caller, key: str, *, begun: bool = False) -> ServedRepo | Response:
+    """The mirror, or what the client is told instead."""
+    may = caller.may(Role.READER)
+    try:
+        repo = await git.open(key.strip("/").removesuffix(".git"), begun=begun, private=may)
+    except NotHereYet as not_yet:
+        return _say(503, f"{not_yet.reason}\n", {"Retry-After": str(int(not_yet.retry_after_s) + 1)})
+    return _not_here(key) if repo is None or (repo.private and not may) else repo
 
 
 def _protocol(request: Request) -> str:
@@ -107,6 +114,15 @@ def _client(request: Request) -> str:
 
 def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
     return PlainTextResponse(text, status, headers={**_NO_CACHE, **(headers or {})})
+
+
+async def _elsewhere(api: GitApi, caller: Caller, key: str) -> Response:
+    """No mirror is here at all; of one that the fleet has, its aggregators are named."""
+    name = key.strip("/").removesuffix(".git")
+    if api.aggregators is None or (found := await api.aggregators(name, caller)) is None:
+        return _not_here(key)
+    where = f"from an aggregator: {', '.join(found)}" if found else "from an aggregator, once there is one"
+    return _say(404, f"This coordinator holds no mirrors. Clone {where}.\n")
 
 
 def _not_here(key: str) -> Response:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from evermirror import __version__
-from evermirror.faces.api.problems import Problem
+from evermirror.faces.api.problems import MEDIA_TYPE, Kind, Problem
 
 _DESCRIPTION = """\
 Keeps git mirrors fresh. Errors are problem documents (RFC 9457): `type` names the problem, `hint` says what
@@ -45,6 +45,11 @@ _UNREADABLE = {
     "content": {"text/plain": {"schema": {"type": "string"}}},
 }
 
+_UNCERTAIN = {
+    "description": f"{Kind.UNCERTAIN.title}: an aggregator passed it on, and got no answer",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+
 
 def _complete(doc: dict[str, Any]) -> None:
     components = doc.setdefault("components", {})
@@ -54,7 +59,9 @@ def _complete(doc: dict[str, Any]) -> None:
     schemas["Problem"] = schema
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, item in doc["paths"].items():
-        for operation in item.values():
+        for method, operation in item.items():
             operation["responses"].setdefault("400", _UNREADABLE)
+            if method not in ("get", "head"):
+                operation["responses"].setdefault("502", _UNCERTAIN)
             if path not in ("/healthz", "/readyz"):
                 operation["security"] = [{}, {"token": []}]

@@ -48,6 +48,7 @@ class Kind(Enum):
     FORBIDDEN = ("role-too-low", 403, "This token may not do that")
     WRONG_HOST = ("wrong-host", 403, "The Host header does not name this server")
     CROSS_SITE = ("cross-site", 403, "A web page of another site may not write here")
+    NOT_AGGREGATOR = ("not-an-aggregator", 403, "Only an aggregator passes requests on")
     NOT_FOUND = ("not-found", 404, "There is no such thing")
     METHOD = ("method-not-allowed", 405, "This address does not take that method")
     TIMEOUT = ("request-timeout", 408, "The request body came too slowly")
@@ -58,6 +59,7 @@ class Kind(Enum):
     INVALID = ("invalid-input", 422, "The input cannot be used")
     TOO_MANY = ("too-many-requests", 429, "Too many requests")
     INTERNAL = ("internal-error", 500, "Something went wrong here")
+    UNCERTAIN = ("uncertain", 502, "It is not known whether this was done")
     UNAVAILABLE = ("unavailable", 503, "Not available now")
 
     def __init__(self, slug: str, status: int, title: str) -> None:

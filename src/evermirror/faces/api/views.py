@@ -176,6 +176,11 @@ class RepoView(GitUrlView):
     private: bool
     mode: Literal["exact", "append-only"]
     interval_s: float | None
+    fallbacks: list[str] = Field(description="Asked in this order while git_url does not answer for the repo")
+    source_url: str | None = Field(
+        description="The address that last answered; null: none since its worker started"
+    )
+    pins: list[str] = Field(description="Workers that are to hold it, by name or number; empty: any")
     digest: str | None
     head_commit: str | None
     refs_count: int
@@ -304,6 +309,9 @@ def repo_view(
         private=record.spec.private,
         mode=record.spec.mode.value,
         interval_s=record.spec.interval_s,
+        fallbacks=[printable(url) for url in record.spec.fallbacks],
+        source_url=printable(plan.source_url) if plan.source_url is not None else None,
+        pins=[printable(name) for name in record.pins],
         digest=record.digest,
         head_commit=record.head_commit,
         refs_count=record.refs_count,

@@ -13,6 +13,7 @@ from typer.main import get_command
 from evermirror import __version__
 from evermirror.errors import ConfigError, EvermirrorError, ExitCode
 from evermirror.faces.cli import (
+    aggregator,
     backup,
     catalog,
     coordinator,
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command("up", rich_help_panel="Run", cls=Command)(serve.up)
 app.add_typer(coordinator.app, name="coordinator", rich_help_panel="Run")
 app.add_typer(worker.app, name="worker", rich_help_panel="Run")
+app.add_typer(aggregator.app, name="aggregator", rich_help_panel="Run")
 app.command("add", rich_help_panel="Repositories", cls=Command)(repos.add)
 app.command("remove", rich_help_panel="Repositories", cls=Command)(repos.remove)
 app.command("sync", rich_help_panel="Repositories", cls=repos.SyncCommand)(repos.sync)

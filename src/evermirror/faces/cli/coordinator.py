@@ -52,7 +52,7 @@ def coordinator(
 
     loaded = settings()
     setup_logging(loaded.log.level, loaded.log.format, secrets=loaded.secret_values())
-    from evermirror.nodes.coordinator_node import run  # only now: wrong settings are told at once
+    from evermirror.nodes.coordinator.coordinator_node import run  # only now: wrong settings are told at once
 
     raise typer.Exit(run(loaded, settings, accept_removals=accept_removals))
 
@@ -70,7 +70,7 @@ def init(
     from evermirror.config import load_config
     from evermirror.edge.rpc.pki import ca_fingerprint, make_ca
     from evermirror.faces.cli.tokens import make_data_dir
-    from evermirror.nodes.door import keep_names, pki_folder, server_names
+    from evermirror.nodes.coordinator.door import keep_names, pki_folder, server_names
 
     loaded = load_config(config, overrides=overrides(data__dir=data))
     make_data_dir(loaded.data.dir)

@@ -30,47 +30,55 @@ _PART = re.compile(
 TICK_S = 0.2  # between two changes of the progress bar
 
 
+# The fleet
+Workers = Annotated[int, typer.Option(metavar="N", help="In the fleet at first.", show_default=False)]
+Repos = Annotated[int, typer.Option(metavar="M", help="In the catalog.", show_default=False)]
+Replicas = Annotated[int, typer.Option(metavar="R", help="Copies of each.")]
+Trusted = Annotated[float, typer.Option(metavar="0…1", help="Share of the workers.")]
+Private = Annotated[float, typer.Option(metavar="0…1", help="Share of the repos; trusted workers only.")]
+
+# What happens to it
+_LOSE = "Lose these at once: 1/3, 30%, 0.3, or so many."
+Lose = Annotated[str | None, typer.Option(metavar="SHARE", show_default=False, help=_LOSE)]
+_BACK_AFTER = "They come back; else lost for good."
+BackAfter = Annotated[str | None, typer.Option(metavar="DURATION", show_default=False, help=_BACK_AFTER)]
+Join = Annotated[int | None, typer.Option(metavar="K", show_default=False, help="So many new ones come.")]
+_DRAIN = "Drain these, as --lose has it."
+Drain = Annotated[str | None, typer.Option(metavar="SHARE", show_default=False, help=_DRAIN)]
+
+# What it has to work with
+Grace = Annotated[str, typer.Option(metavar="DURATION", help="From suspicion until a worker's repos move.")]
+Bandwidth = Annotated[float, typer.Option(metavar="MB/S", help="Of each worker's link.")]
+MeanSize = Annotated[float, typer.Option(metavar="MB", help="Of a mirror.")]
+Slots = Annotated[int, typer.Option(metavar="N", help="Clones at once on a worker.")]
+
+# How it is studied and shown
+Seed = Annotated[int, typer.Option(metavar="S", help="The same seed is the same run.")]
+_HOURS = "Longest time studied after the change; 24."
+Hours = Annotated[float | None, typer.Option(metavar="H", show_default=False, help=_HOURS)]
+_DAYS = "The same in days; both add up."
+Days = Annotated[float | None, typer.Option(metavar="D", show_default=False, help=_DAYS)]
+Svg = Annotated[Path | None, typer.Option(metavar="FILE", show_default=False, help="Draw it into this file.")]
+
+
 def fleet(
-    workers: Annotated[int, typer.Option(metavar="N", help="In the fleet at first.", show_default=False)],
-    repos: Annotated[int, typer.Option(metavar="M", help="In the catalog.", show_default=False)],
-    replicas: Annotated[int, typer.Option(metavar="R", help="Copies of each.")] = 1,
-    lose: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE", show_default=False, help="Lose these at once: 1/3, 30%, 0.3, or so many."
-        ),
-    ] = None,
-    back_after: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", show_default=False, help="They come back; else lost for good."),
-    ] = None,
-    join: Annotated[
-        int | None, typer.Option(metavar="K", show_default=False, help="So many new ones come.")
-    ] = None,
-    drain: Annotated[
-        str | None, typer.Option(metavar="SHARE", show_default=False, help="Drain these, as --lose has it.")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="The same seed is the same run.")] = 1,
-    grace: Annotated[
-        str, typer.Option(metavar="DURATION", help="From suspicion until a worker's repos move.")
-    ] = "10m",
-    bandwidth: Annotated[float, typer.Option(metavar="MB/S", help="Of each worker's link.")] = 10.0,
-    mean_size: Annotated[float, typer.Option(metavar="MB", help="Of a mirror.")] = 50.0,
-    slots: Annotated[int, typer.Option(metavar="N", help="Clones at once on a worker.")] = 10,
-    trusted: Annotated[float, typer.Option(metavar="0…1", help="Share of the workers.")] = 1.0,
-    private: Annotated[
-        float, typer.Option(metavar="0…1", help="Share of the repos; trusted workers only.")
-    ] = 0.1,
-    hours: Annotated[
-        float | None,
-        typer.Option(metavar="H", show_default=False, help="Longest time studied after the change; 24."),
-    ] = None,
-    days: Annotated[
-        float | None, typer.Option(metavar="D", show_default=False, help="The same in days; both add up.")
-    ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", show_default=False, help="Draw it into this file.")
-    ] = None,
+    workers: Workers,
+    repos: Repos,
+    replicas: Replicas = 1,
+    lose: Lose = None,
+    back_after: BackAfter = None,
+    join: Join = None,
+    drain: Drain = None,
+    seed: Seed = 1,
+    grace: Grace = "10m",
+    bandwidth: Bandwidth = 10.0,
+    mean_size: MeanSize = 50.0,
+    slots: Slots = 10,
+    trusted: Trusted = 1.0,
+    private: Private = 0.1,
+    hours: Hours = None,
+    days: Days = None,
+    svg: Svg = None,
     as_json: AsJson = False,
 ) -> None:
     """What moves, how long, and how many bytes, when workers are lost, join or are drained.

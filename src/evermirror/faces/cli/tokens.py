@@ -41,6 +41,14 @@ def create(
     trusted: Annotated[
         bool, typer.Option("--trusted", help="Of a worker: may hold private repositories and credentials.")
     ] = False,
+    operator: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Of a worker: who runs it. Workers of one operator vouch for each other only once.",
+        ),
+    ] = "",
     data: DataDir = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -48,8 +56,9 @@ def create(
     """Make a token. It is shown once; only its hash is kept."""
 
     async def work(store: Store) -> tuple[str, TokenRecord]:
-        plain, record = await store.create_token(name, role, trusted=trusted)
-        await store.audit(_actor(), "token.create", record.name or str(record.id), {"role": role.value})
+        plain, record = await store.create_token(name, role, trusted=trusted, operator=operator)
+        detail = {"role": role.value} | ({"operator": operator} if operator else {})
+        await store.audit(_actor(), "token.create", record.name or str(record.id), detail)
         return plain, record
 
     plain, record = _on_store(data, config, work)
@@ -67,7 +76,7 @@ def _with_fingerprint(plain: str, data: Path | None, config_file: Path | None) -
     from evermirror.config import load_config
     from evermirror.edge.rpc.join import join_token
     from evermirror.edge.rpc.pki import ca_fingerprint, open_ca
-    from evermirror.nodes.door import pki_folder
+    from evermirror.nodes.coordinator.door import pki_folder
 
     config = load_config(config_file, overrides=overrides(data__dir=data))
     if config.server.tls_cert is not None:
@@ -87,9 +96,10 @@ def list_tokens(data: DataDir = None, config: ConfigFile = None, as_json: AsJson
         print_json([_fields(r) for r in records])
         return
     print_table(
-        ["id", "name", "role", "trusted", "made", "last used", "revoked"],
+        ["id", "name", "role", "trusted", "operator", "made", "last used", "revoked"],
         [
-            [r.id, r.name, r.role.value, r.trusted, age(r.created_at), age(r.last_used_at), age(r.revoked_at)]
+            [r.id, r.name, r.role.value, r.trusted, r.operator]
+            + [age(at) for at in (r.created_at, r.last_used_at, r.revoked_at)]
             for r in records
         ],
         right=["id"],
@@ -194,6 +204,7 @@ def _fields(record: TokenRecord) -> dict[str, object]:
         "name": record.name,
         "role": record.role.value,
         "trusted": record.trusted,
+        "operator": record.operator,
         "created_at": record.created_at,
         "last_used_at": record.last_used_at,
         "revoked_at": record.revoked_at,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 WORKERS = "/api/fleet/workers"
+RATES_SHOWN = 5  # the most used come first
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a worker, or its id, as `evermirror workers` shows it.")
@@ -47,7 +48,7 @@ def workers(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the workers of the fleet, how each is doing, and what is wrong."""
+    """List the workers and aggregators of the fleet, how each is doing, and what is wrong."""
     with connect(server, token_file, config) as client:
         show(lambda: client.get("/api/fleet"), _fleet, watch=watch, as_json=as_json)
 
@@ -176,14 +177,29 @@ def _fleet(fleet: Fields) -> Group:
     ]
     if totals.get("warming"):
         facts.append(["warming up", "nothing is placed yet"])
+    facts += [_rate(rate) for rate in _dicts(fleet, "rates")[:RATES_SHOWN]]
     facts += [["alert", alert.get("text")] for alert in _dicts(fleet, "alerts")]
-    return Group(table, make_table(["", "fleet"], facts))
+    tables = [table, make_table(["", "fleet"], facts)]
+    if aggregators := _dicts(fleet, "aggregators"):
+        columns = ["aggregator", "state", "since", "serves", "relay", "disk free", "version"]
+        rows = [_aggregator_row(a, now) for a in aggregators]
+        tables.insert(1, make_table(columns, rows, right=["serves", "disk free"]))
+    return Group(*tables)
+
+
+def _aggregator_row(one: Fields, now: float) -> list[object]:
+    return [
+        one.get("name"),
+        "connected" if one.get("connected") else "away",
+        age(one.get("since"), now),
+        one.get("serves"),
+        one.get("relay"),
+        _disk(one),
+        one.get("version"),
+    ]
 
 
 def _row(worker: Fields, now: float) -> list[object]:
-    free, total = worker.get("disk_free_bytes"), worker.get("disk_total_bytes")
-    share = f" ({free / total:.0%})" if isinstance(free, int) and isinstance(total, int) and total else ""
-    polls = worker.get("polls_per_second")
     return [
         worker.get("name"),
         worker.get("id"),
@@ -191,13 +207,36 @@ def _row(worker: Fields, now: float) -> list[object]:
         worker.get("held"),
         worker.get("wanted"),
         worker.get("asked"),
-        f"{format_size(free)}{share}" if isinstance(free, int) else None,
-        f"{polls:.1f}" if isinstance(polls, int | float) else None,
+        _disk(worker),
+        _polls(worker),
         worker.get("running_syncs"),
         worker.get("version"),
         age(worker.get("last_alive_at"), now),
         worker.get("flap_score"),
     ]
+
+
+def _polls(worker: Fields) -> str | None:
+    """As it polls; where the fleet has a bound for all hosts, with its share of that."""
+    polls, share = worker.get("polls_per_second"), _dict(worker, "limits").get("polls_per_second")
+    if not isinstance(polls, int | float):
+        return None
+    return f"{polls:.1f} of {share:.1f}" if isinstance(share, int | float) else f"{polls:.1f}"
+
+
+def _rate(rate: Fields) -> list[object]:
+    used, most = rate.get("in_use"), rate.get("rate")
+    known = isinstance(used, int | float) and isinstance(most, int | float)
+    return [
+        f"polls of {rate.get('host') or 'all hosts'}",
+        f"{used:.3g} of {most:g} a second given to workers" if known else None,
+    ]
+
+
+def _disk(node: Fields) -> str | None:
+    free, total = node.get("disk_free_bytes"), node.get("disk_total_bytes")
+    share = f" ({free / total:.0%})" if isinstance(free, int) and isinstance(total, int) and total else ""
+    return f"{format_size(free)}{share}" if isinstance(free, int) else None
 
 
 def _count(value: object) -> int:

@@ -21,6 +21,7 @@
     sessions   commands go to the newest link, numbered without a hole                     exchanged
     salt       a repo handed back changes its place, for good                              exchanged
     restart    a new coordinator knows what was written                                    exchanged
+    rates      all workers together may ask no more of upstream than the fleet's rates     rated
     settled    long after the last fault all is where it should be                         settled
 
 The world adds its own: ``commands``, ``leases``, ``messages``. Same seed, same run: the digest of the story.
@@ -38,6 +39,7 @@ from evermirror.sim.fleet.checks.attended import Attended
 from evermirror.sim.fleet.checks.exchanged import Exchanged
 from evermirror.sim.fleet.checks.kept import Kept
 from evermirror.sim.fleet.checks.owned import Owned
+from evermirror.sim.fleet.checks.rated import Rated
 from evermirror.sim.fleet.checks.settled import Settled
 from evermirror.sim.fleet.checks.shadow import Scene, Shadow
 from evermirror.sim.fleet.checks.still import Still
@@ -64,8 +66,17 @@ class Checkers:
         self._still = Still(scene)
         self._within = Within(scene)
         self._owned = Owned(scene)
+        self._rated = Rated(scene)
         self._settled = Settled(scene)
-        self._each = (self._exchanged, self._attended, self._kept, self._still, self._within, self._owned)
+        self._each = (
+            self._exchanged,
+            self._attended,
+            self._kept,
+            self._still,
+            self._within,
+            self._owned,
+            self._rated,
+        )
         self.done = 0  # looks at a decision, a deletion, an acknowledgement or the whole
 
     @property
@@ -98,6 +109,7 @@ class Checkers:
 
     def on_step(self, now: float) -> None:
         self._live(now)
+        self._rated.step()
 
     def on_broken(self, promise: str, detail: str, now: float) -> NoReturn:
         story = self._world.story

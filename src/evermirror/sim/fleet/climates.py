@@ -34,6 +34,11 @@ CLIMATES: Mapping[str, Plan] = {
         habits=Habits(breaks_per_message=0.003),
     ),
     "all trusted": replace(_SMALL, trusted=1.0, settings=FleetSettings(grace_s=60)),
+    "rates": replace(
+        _SMALL,
+        settings=FleetSettings(replicas=2, grace_s=120, host_rate=0.2, polls_per_second=1.0),
+        habits=Habits(breaks_per_message=0.002),
+    ),
     "full disks": replace(_SMALL, room=40, witness=0.5, settings=FleetSettings(grace_s=60)),
 }
 

@@ -186,6 +186,7 @@ class SimCoordinator:
                     message.generation,
                     message.epoch,
                     message.seen,
+                    message.limits,
                 )
             )
             return

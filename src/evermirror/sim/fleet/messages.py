@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evermirror.core.fleet.events import HeldCopy, ReportId
+from evermirror.model.messages import ApplySettings
 from evermirror.model.worker import WorkerFacts, WorkerId
 
 
@@ -19,6 +20,7 @@ class Hello:
     generation: int
     epoch: int
     seen: int
+    limits: ApplySettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

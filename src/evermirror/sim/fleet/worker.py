@@ -1,7 +1,8 @@
 """A simulated worker: a disk, a local file, some slots for clones, and a link that comes and goes.
 
 Rules
-- Lasts through a crash: the disk, reports not yet acknowledged, its id, its roles, the last command taken in.
+- Lasts through a crash: the disk, reports not yet acknowledged, its id, its roles, the last command taken in,
+  its limits, which it obeys from the moment that it takes them in.
   Does not last: its process (``boot``), commands taken in and not done, clones under way.
 - Commands are done in order, a moment after they were taken in. A fresh session forgets those not yet done,
   and its roles: it is told anew.
@@ -33,6 +34,7 @@ from evermirror.core.fleet.decisions import (
     Refuse,
     Release,
     Send,
+    SetLimits,
     Welcome,
 )
 from evermirror.core.fleet.events import (
@@ -42,6 +44,7 @@ from evermirror.core.fleet.events import (
     HeldCopy,
     ReposHandedBack,
 )
+from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerFacts, WorkerId
 from evermirror.sim.fleet.catalog import digest
@@ -84,6 +87,7 @@ class SimWorker:
         self.log = ReportLog(world.number(), self._send_report)
         self.epoch = 0
         self.seen = 0
+        self.limits: ApplySettings | None = None
         self.full = False
         self.lies: Lie | None = None
         self.slowness = 1.0
@@ -143,6 +147,7 @@ class SimWorker:
         """The local file is gone (while down): other numbers, and it knows of no command."""
         self.log = ReportLog(self.world.number(), self._send_report)
         self.epoch = self.seen = 0
+        self.limits = None
         self.primaries.clear()
 
     def lose(self, keys: Collection[RepoKey]) -> None:
@@ -167,7 +172,7 @@ class SimWorker:
             self._connect_later(boot, 1.0)
             return
         self.link = link
-        hello = Hello(self.id, self.facts, self.boot, self.log.generation, self.epoch, self.seen)
+        hello = Hello(self.id, self.facts, self.boot, self.log.generation, self.epoch, self.seen, self.limits)
         self.world.network.send(link, UP, hello)
         self.world.time.after(GREETING_S, self._greeting_over, link)
 
@@ -279,8 +284,11 @@ class SimWorker:
         if message.seq != self.seen + 1:
             self.world.broken("commands", f"{self.name} took in {self.seen}, then came {message.seq}")
         self.seen = message.seq
-        self._commands.append(message.command)
-        if len(self._commands) == 1:
+        if isinstance(message.command, SetLimits):
+            self.limits = message.command.limits
+        else:
+            self._commands.append(message.command)
+        if len(self._commands) == 1 and not isinstance(message.command, SetLimits):
             wait = self.world.rng.uniform(0.0, 2.0 * THINK_S) * self.slowness
             self.world.time.after(wait, self._work, self.boot)
         if not self._took:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from evermirror.core.fleet.copies import CopyState, Reason
 from evermirror.core.fleet.decisions import Assign, Send, Welcome
@@ -19,7 +19,6 @@ from evermirror.sim.fleet.checks.shadow import Change, CopyStep, Scene
 
 LOAD, PACE, PRIVATE = "load", "pace", "private"
 ROUNDING = 2.0  # copies: bounds are rounded up, and the mean changes while many are placed
-IN_PART = 1.1  # times: where a few are placed it is not known which of the others need trusted workers
 BELOW = 0.05  # of the bound: so much below it somebody surely could take one more
 
 
@@ -36,20 +35,20 @@ class Within:
             if isinstance(action, Welcome) and not action.resumed:
                 self._done[action.worker] = 0
         asked: set[WorkerId] = set()
-        gained: dict[WorkerId, CopyStep] = {}
+        gained: defaultdict[WorkerId, list[CopyStep]] = defaultdict(list)
         for step in change.copies:
             if step.told_held and step.before is not None and step.before.state is CopyState.ASKED:
                 self._done[step.worker] += 1
             if step.gained:
-                gained[step.worker] = step
+                gained[step.worker].append(step)
         for action in change.decision.actions:
             if isinstance(action, Send) and isinstance(action.command, Assign):
                 self._look_at_trust(action.worker, action.command)
                 asked.add(action.worker)
         for worker in asked:
             self._look_at_pace(worker)
-        for worker, step in gained.items():
-            self._look_at_load(worker, step)
+        for worker, steps in gained.items():
+            self._look_at_load(worker, steps)
 
     def _look_at_trust(self, worker: WorkerId, command: Assign) -> None:
         scene = self._scene
@@ -85,48 +84,65 @@ class Within:
             if count and (known := self._scene.world.worker(worker)) is not None and known.connected
         )
 
-    def _look_at_load(self, worker: WorkerId, step: CopyStep) -> None:
-        """Among workers of equal weight: with others, what private repos need bends the level too much to be
-        told apart from a fault here; the placement's twin looks at those."""
-        shadow, bound = self._scene.shadow, self._settings.load_bound
-        if len({record.facts.weight for record in shadow.records.values()}) > 1:
+    def _look_at_load(self, worker: WorkerId, gained: list[CopyStep]) -> None:
+        """Copies said to be OVERFULL come last, as nobody else could take them: they are looked at with all
+        that the worker has, the others with what it had before those came. Where three copies need the only
+        three workers, the lightest must go beyond its bound, and what it had before was no wrong."""
+        shadow, machine = self._scene.shadow, self._scene.machine
+        load, own = len(shadow.wanted[worker]), shadow.records[worker]
+        bound = self._settings.load_bound
+        if load <= bound * shadow.fair_share(worker) + ROUNDING or machine is None:
             return
-        load = len(shadow.wanted[worker])
-        if load <= bound * shadow.fair_share(worker) + ROUNDING or self._scene.machine is None:
-            return
-        if step.after is None or step.after.reason in (Reason.OVERFULL, Reason.PINNED, Reason.KEPT):
-            return
-        taking = [view.record for view in self._scene.machine.workers() if self._takes(view)]
-        level = self._level(taking)
-        if load <= bound * IN_PART * level * shadow.records[worker].facts.weight + ROUNDING:
-            return
-        for record in taking:
-            below = (bound - BELOW) * shadow.fair_share(record.id) - ROUNDING
-            if len(shadow.wanted[record.id]) < below and self._fits(record, step):
-                self._scene.broken(
-                    LOAD,
-                    f"{step.key} is given to {self._scene.name(worker)} with {load} copies, "
-                    f"{self._scene.name(record.id)} has {len(shadow.wanted[record.id])}",
-                )
+        taking = [view.record for view in machine.workers() if self._takes(view)]
+        most = bound * self._level(own, taking) * own.facts.weight + ROUNDING
+        forced = sum(_reason(step) is Reason.OVERFULL for step in gained)
+        low = [record for record in taking if self._is_low(record)]
+        for step in gained:
+            reason = _reason(step)
+            beyond = (load if reason is Reason.OVERFULL else load - forced) > most
+            if not beyond or reason in (Reason.PINNED, Reason.KEPT):
+                continue
+            for record in low:
+                if self._fits(record, step):
+                    self._scene.broken(
+                        LOAD,
+                        f"{step.key} is given to {self._scene.name(worker)} with {load} copies, "
+                        f"{self._scene.name(record.id)} has {len(shadow.wanted[record.id])}",
+                    )
 
-    def _level(self, taking: list[WorkerRecord]) -> float:
-        """Copies for weight 1, if those that take had everything: less to those that flap, and to nobody more
-        than there are repos."""
-        world = self._scene.world
-        ceiling = len(world.store.repos)
+    def _is_low(self, record: WorkerRecord) -> bool:
+        shadow = self._scene.shadow
+        below = (self._settings.load_bound - BELOW) * shadow.fair_share(record.id) - ROUNDING
+        return len(shadow.wanted[record.id]) < below
+
+    def _level(self, own: WorkerRecord, taking: list[WorkerRecord]) -> float:
+        """Copies for weight 1, if those that take had everything; for a trusted one perhaps more, if it and
+        its like had everything that is private. Also where only a few repos were placed: what the others
+        have is known here, and a worker's share does not depend on how many move."""
+        shadow, repos = self._scene.shadow, self._scene.world.store.repos
+        level = self._water_level(shadow.total_wanted, len(repos), taking)
+        if own.facts.trusted:
+            private = [key for key, repo in repos.items() if repo.trusted_only]
+            copies = sum(shadow.wanted_copies.get(key, 0) for key in private)
+            trusted = [record for record in taking if record.facts.trusted]
+            level = max(level, self._water_level(copies, len(private), trusted))
+        return level
+
+    def _water_level(self, copies: float, repos: int, among: list[WorkerRecord]) -> float:
+        """Less goes to those that flap, and to nobody more than there are repos."""
+        now_s = self._scene.world.utc_s
         weights = [
-            record.facts.weight * weight_factor(faded(record.flap_score, record.flap_at, world.utc_s))
-            for record in taking
+            record.facts.weight * weight_factor(faded(record.flap_score, record.flap_at, now_s))
+            for record in among
         ]
-        left = float(self._scene.shadow.total_wanted)
-        while weights:
-            level = left / sum(weights)
-            full = [weight for weight in weights if weight * level > ceiling]
+        while weights and copies:
+            level = copies / sum(weights)
+            full = [weight for weight in weights if weight * level > repos]
             if not full:
                 return level
-            left -= ceiling * len(full)
-            weights = [weight for weight in weights if weight * level <= ceiling]
-        return float("inf")
+            copies -= repos * len(full)
+            weights = [weight for weight in weights if weight * level <= repos]
+        return float("inf") if copies > 0 else 0.0
 
     def _takes(self, view: WorkerView) -> bool:
         record = view.record
@@ -140,3 +156,7 @@ class Within:
         allowed = repo is not None and (record.facts.trusted or not repo.trusted_only)
         steady = not record.flap_score  # the ring gives less to those that flap
         return allowed and steady and record.id not in self._scene.shadow.copies[step.key]
+
+
+def _reason(step: CopyStep) -> Reason | None:
+    return None if step.after is None else step.after.reason

@@ -1,0 +1,1 @@
+"""What the aggregator fetches, from whom, and what it believes."""

@@ -1,0 +1,38 @@
+"""When the next audit is due: a few a minute, evenly, one question to the store at a time.
+
+An audit is a look at upstream for a repo that only untrusted workers hold, compared with their reports: who
+presents stale refs as new is found without anybody fetching anything. Which repo it is, chance decides, so
+that no worker can know.
+"""
+
+from __future__ import annotations
+
+
+class Audits:
+    """A pick that was not answered within ``lost_s`` is asked for again; nothing is made up for later."""
+
+    __slots__ = ("_gap_s", "_lost_s", "_next_at", "_picking")
+
+    def __init__(self, per_minute: float, lost_s: float = 60.0) -> None:
+        self._gap_s = 60.0 / per_minute if per_minute > 0 else None
+        self._lost_s = lost_s
+        self._next_at: float | None = None
+        self._picking = False
+
+    def due(self, now: float) -> bool:
+        """A repo is to be picked now; at most one answer is outstanding."""
+        if self._gap_s is None:
+            return False
+        if self._next_at is None:
+            self._next_at = now + self._gap_s
+        if now < self._next_at <= now + max(self._gap_s, self._lost_s):
+            return False
+        self._picking = True
+        self._next_at = now + max(self._gap_s, self._lost_s)
+        return True
+
+    def picked(self, now: float) -> None:
+        """The answer came."""
+        if self._picking and self._gap_s is not None:
+            self._picking = False
+            self._next_at = now + self._gap_s

@@ -1,0 +1,62 @@
+"""How nodes that nobody can reach are read: who a node is, what it may read of whom, where relays are.
+
+A *pass* says who its bearer is, a *ticket* what its bearer may read of whom. The coordinator signs both
+(edge/relay/seal.py); whoever knows its public key can tell without asking it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NewType
+
+from evermirror.model.access import Role
+from evermirror.model.repo import RepoKey
+from evermirror.model.worker import WorkerId
+
+NodeId = NewType("NodeId", str)  # "worker/12": by the fleet's number; "aggregator/3": by its token's
+
+
+def worker_node_id(worker: WorkerId) -> NodeId:
+    return NodeId(f"worker/{worker}")
+
+
+def aggregator_node_id(token_id: int) -> NodeId:
+    return NodeId(f"aggregator/{token_id}")
+
+
+@dataclass(frozen=True, slots=True)
+class RelayAddress:
+    """Where a relay listens, and the SHA-256 of its certificate (hex): nothing is trusted on first use."""
+
+    address: str  # host:port
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Its bearer is this node, until then (UTC seconds)."""
+
+    node: NodeId
+    role: Role
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """``bearer`` may read this one repo from ``holder``, until then (UTC seconds)."""
+
+    bearer: NodeId
+    holder: NodeId
+    key: RepoKey
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A live holder that a repo may be copied from: ``ticket`` is sealed; empty for an aggregator, whose
+    pass is enough. Of a ``trusted`` one the old tips that it keeps are taken, too."""
+
+    key: RepoKey
+    holder: NodeId
+    ticket: str = field(default="", repr=False)
+    trusted: bool = False

@@ -1,0 +1,1 @@
+"""The aggregator: follows the coordinator, fetches from workers, checks, and serves."""

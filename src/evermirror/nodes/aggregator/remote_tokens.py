@@ -1,0 +1,99 @@
+"""Whose token this is, asked of the coordinator over HTTP: an aggregator knows none itself.
+
+A token that the coordinator accepted counts on for a while when the coordinator does not answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+
+import httpx2
+
+from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.faces.api.via import VIA
+from evermirror.model.access import Role, TokenRecord
+
+AWAY_S = 600.0  # a token accepted so lately is believed while the coordinator is away
+KNOWN_MAX = 10_000
+ASK_S = 10.0
+
+
+class RemoteTokens:
+    """A ``TokenLookup``; ``url`` is the coordinator's, empty while it is not known. ``show`` gives headers
+    that say who asks."""
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        url: Callable[[], str],
+        clock: Callable[[], float] = time.monotonic,
+        show: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self._client = client
+        self._show = show
+        self._url = url
+        self._clock = clock
+        self._accepted: OrderedDict[bytes, float] = OrderedDict()  # by hash: when
+
+    async def list_tokens(self) -> tuple[TokenRecord, ...]:
+        """Nobody is let in for want of tokens here: see AuthSettings.tokens_required."""
+        return ()
+
+    async def find_token(self, plain: str) -> TokenRecord | None:
+        """Any token of a person may read what is private; more is not done here."""
+        digest = hashlib.sha256(plain.encode()).digest()
+        accepted = await self._ask(plain)
+        if accepted is None:
+            at = self._accepted.get(digest)
+            if at is None or self._clock() - at > AWAY_S:
+                raise ApiProblem(
+                    Kind.UNAVAILABLE,
+                    "The coordinator, which knows the tokens, does not answer now",
+                    hint="Try again in a minute; public repositories need no token",
+                    headers={"Retry-After": "60"},
+                )
+        elif not accepted:
+            self._accepted.pop(digest, None)
+            return None
+        else:
+            self._remember(digest)
+        return TokenRecord(0, "a token of the coordinator", Role.READER, trusted=False, created_at=0.0)
+
+    def heard(self, authorization: str, accepted: bool) -> None:
+        """What the coordinator thought of a token that was passed on to it."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer":
+            return
+        digest = hashlib.sha256(token.strip().partition(".")[0].encode()).digest()
+        if accepted:
+            self._remember(digest)
+        else:
+            self._accepted.pop(digest, None)
+
+    async def _ask(self, plain: str) -> bool | None:
+        """None: no answer."""
+        url = self._url()
+        if not url:
+            return None
+        try:
+            answer = await self._client.get(
+                f"{url}/api/version",
+                headers={**self._show(), "Authorization": f"Bearer {plain}"},
+                timeout=ASK_S,
+            )
+        except httpx2.HTTPError:
+            return None
+        if VIA in answer.headers:
+            return None  # it is our pass that it does not accept
+        if answer.status_code in (200, 401, 403):
+            return answer.status_code == 200
+        return None
+
+    def _remember(self, digest: bytes) -> None:
+        self._accepted[digest] = self._clock()
+        self._accepted.move_to_end(digest)
+        if len(self._accepted) > KNOWN_MAX:
+            self._accepted.popitem(last=False)

@@ -1,0 +1,1 @@
+"""The coordinator: what workers and aggregators tell it, and what it tells them."""

@@ -1,0 +1,117 @@
+"""What the catalog says, written to the store and told to the worker.
+
+What people set through the API stays: it is laid over what the catalog says of the same repo. What the API
+itself brought stays the API's where only the file that it is published in names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+
+from evermirror.core.catalog.entry import CatalogEntry
+from evermirror.edge.store.repos import KnownSource, UpsertCounts
+from evermirror.edge.store.store import Store
+from evermirror.errors import Conflict
+from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.nodes.coordinator.coordinator import Coordinator
+from evermirror.nodes.coordinator.submission import apply_info
+
+SOURCE = "catalog"
+API = "api"
+CHUNK = 10_000  # entries written in one transaction
+
+Known = Mapping[RepoKey, KnownSource]
+
+
+class CatalogRecords:
+    """The store's repos of the catalog. ``own_file``, as it is named in entries, is what the API wrote."""
+
+    def __init__(
+        self, store: Store, coordinator: Coordinator, credentials: frozenset[str], own_file: str | None = None
+    ) -> None:
+        self._store = store
+        self._coordinator = coordinator
+        self._credentials = credentials
+        self._own_file = own_file
+
+    async def put(
+        self, entries: Sequence[CatalogEntry], *, known: Known | None = None
+    ) -> tuple[UpsertCounts, list[str]]:
+        """Add these or take their configuration over, and tell the fleet of those that are new or changed;
+        returns what that did, and what is to be told.
+
+        ``known``: what the store knows of them, where that was asked for before."""
+        total, clashes = UpsertCounts(), []
+        for start in range(0, len(entries), CHUNK):
+            counts, told = await self._put(entries[start : start + CHUNK], known)
+            total = UpsertCounts(
+                total.added + counts.added, total.updated + counts.updated, total.unchanged + counts.unchanged
+            )
+            clashes += told
+        return total, clashes
+
+    async def _put(
+        self, entries: Sequence[CatalogEntry], known: Known | None
+    ) -> tuple[UpsertCounts, list[str]]:
+        async with self._coordinator.changing:
+            if known is None:
+                known = await self._store.known([entry.key for entry in entries])
+            records = [r for e in entries if (r := self._record(e, known.get(e.key))) is not None]
+            clashes: list[str] = []
+            try:
+                counts = await self._store.upsert_repos(records)
+                moved = frozenset(counts.moved)
+                records = [record for record in records if record.key in moved]
+            except Conflict:  # an alias given through the API, or passed on: one line's trouble
+                records, clashes = _without_taken(records, await self._store.aliases())
+                await self._store.upsert_repos([replace(r, alias=None) for r in records])
+                counts = await self._store.upsert_repos(records)
+            if records:
+                await self._coordinator.assign(records)
+        return counts, clashes
+
+    async def drop(self, keys: Sequence[RepoKey]) -> int:
+        """These left the catalog; what the API brought stays. Returns how many went."""
+        async with self._coordinator.changing:
+            known = await self._store.known(list(keys))
+            ours = [k for k in keys if k in known and known[k].source == SOURCE and known[k].in_catalog]
+            if ours:
+                await self._coordinator.release(ours)
+        return len(ours)
+
+    def keys(self) -> AsyncIterator[list[RepoKey]]:
+        """Everything that is in the store because of the catalog, some thousands at a time."""
+        return self._store.keys_of_source(SOURCE)
+
+    async def spoken_of(self) -> Known:
+        """All repos that the API brought, or of which something was said there."""
+        return await self._store.known()
+
+    def _record(self, entry: CatalogEntry, known: KnownSource | None) -> RepoRecord | None:
+        """What was accepted once is not refused now: a credential that is no more fails its repo alone."""
+        if known is not None and known.source == API and entry.file == self._own_file:
+            return None
+        info = known.info if known is not None else {}
+        record = RepoRecord(entry.spec, alias=entry.alias, source=SOURCE, pins=entry.pins)
+        if not info:
+            return record
+        named = frozenset({c} if isinstance(c := info.get("credential"), str) else ())
+        return apply_info(record, info, credentials=self._credentials | named)
+
+
+def _without_taken(
+    records: Sequence[RepoRecord], taken: Mapping[str, RepoKey]
+) -> tuple[list[RepoRecord], list[str]]:
+    """The same without aliases that another repo has, and what is to be told of each."""
+    ours = {record.key for record in records}
+    owners = {alias: key for alias, key in taken.items() if key not in ours}
+    kept, clashes = [], []
+    for record in records:
+        if record.alias is not None:
+            owner = owners.setdefault(record.alias, record.key)
+            if owner != record.key:
+                clashes.append(f"the alias {record.alias} of {record.key} is that of {owner}: left out")
+                record = replace(record, alias=None)
+        kept.append(record)
+    return kept, clashes

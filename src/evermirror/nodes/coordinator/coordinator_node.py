@@ -1,0 +1,108 @@
+"""The coordinator as a process of its own: the catalog, the fleet's mind, the API, the door for workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from evermirror.config import Config
+from evermirror.edge.git.command import Git
+from evermirror.edge.relay.seal import Unsealer
+from evermirror.edge.relay.seal_key import own_sealer
+from evermirror.errors import ConfigError
+from evermirror.model.relay import RelayAddress
+from evermirror.nodes import lifecycle
+from evermirror.nodes.aggregator.aggregator_relay import relaying
+from evermirror.nodes.clock import SteadyClock
+from evermirror.nodes.coordinator.door import Door, pki_folder
+from evermirror.nodes.coordinator.front import check_exposure, http_front, url_of
+from evermirror.nodes.coordinator.lead import Lead, fleet_settings, leading
+from evermirror.nodes.running import until_stopped
+from evermirror.nodes.wiring import credentials_of, git_settings, with_absolute_data
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorNode:
+    """A running coordinator."""
+
+    config: Config
+    url: str
+    grpc_port: int
+    lead: Lead
+    broken: asyncio.Event
+
+    def reload(self, load: Callable[[], Config]) -> None:
+        """SIGHUP: the catalog is looked at again; settings need a restart."""
+        try:
+            load()
+        except ConfigError as error:
+            log.error("settings have errors", problems=error.problems)
+        self.lead.catalog.look_now()
+
+
+def run(config: Config, reload: Callable[[], Config], *, accept_removals: bool) -> int:
+    """Runs until a signal asks for a stop; returns the process's exit code."""
+    return asyncio.run(_main(config, reload, accept_removals))
+
+
+async def _main(config: Config, reload: Callable[[], Config], accept_removals: bool) -> int:
+    signals = lifecycle.Signals()
+    signals.install()
+    config = with_absolute_data(config)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(lifecycle.claimed(config.data.dir))
+        node = await stack.enter_async_context(coordinating(config, accept_removals=accept_removals))
+        lifecycle.notify("READY=1")
+        print(f"\n  coordinator is up: {node.url}/, workers join at port {node.grpc_port}\n", flush=True)
+        return int(await until_stopped(signals, node.broken, lambda: node.reload(reload)))
+
+
+@contextlib.asynccontextmanager
+async def coordinating(config: Config, *, accept_removals: bool = False) -> AsyncIterator[CoordinatorNode]:
+    """Everything started and, on leaving, stopped: doors first, then what was decided goes to the disk."""
+    sock = lifecycle.bind(config.server.listen)
+    broken = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(sock.close)
+        credentials = credentials_of(config)
+        git = Git(git_settings(config), credentials)
+        await git.version()
+        url = url_of(config, sock)
+        clock = SteadyClock()
+        relay: RelayAddress | None = None
+        if config.relay.in_coordinator:
+            relay = await stack.enter_async_context(_relay(config, clock))
+        lead = await stack.enter_async_context(
+            leading(
+                config,
+                credentials,
+                clock,
+                broken,
+                settings=fleet_settings(config, alone=False),
+                http_url=url,
+                accept_removals=accept_removals,
+                own_relay=lambda: relay,
+            )
+        )
+        await check_exposure(config, lead.store)
+        await stack.enter_async_context(http_front(config, sock, lead))
+        await lead.begin(stack, broken)
+        server = await stack.enter_async_context(Door(config, lead.store, lead.reception.serve).open())
+        yield CoordinatorNode(config, url, server.port, lead, broken)
+
+
+@contextlib.asynccontextmanager
+async def _relay(config: Config, clock: SteadyClock) -> AsyncIterator[RelayAddress]:
+    """Workers are read through it as through an aggregator's."""
+    sealer = await asyncio.to_thread(own_sealer, pki_folder(config))
+    unsealer = Unsealer(sealer.public_key)
+    async with relaying(config, socket.gethostname, lambda: unsealer, clock) as (_, address):
+        log.info("relay listens", address=address.address)
+        yield address

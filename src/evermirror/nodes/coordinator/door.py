@@ -1,0 +1,133 @@
+"""The door for nodes of other machines: gRPC with TLS, by tokens; open once a token for a node exists."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+
+import structlog
+
+from evermirror.config import Config, split_host_port
+from evermirror.edge.rpc.pki import TlsFiles, make_ca
+from evermirror.edge.rpc.server import GrpcServer
+from evermirror.edge.rpc.transport import Accept, Identity
+from evermirror.edge.store.store import Store
+from evermirror.errors import EvermirrorError
+from evermirror.model.access import Role
+
+log = structlog.get_logger(__name__)
+
+NAMES_FILE = "names"
+DAY_S = 86_400.0  # between two looks whether the certificate is to be renewed
+LOOK_S = 5.0  # between two looks whether a token for a worker was made, or one that is in use revoked
+NODE_ROLES = (Role.WORKER, Role.AGGREGATOR)
+
+
+def pki_folder(config: Config) -> Path:
+    return config.data.dir / "pki"
+
+
+def server_names(config: Config) -> list[str]:
+    """By what names and addresses workers may reach this machine."""
+    host, _ = split_host_port(config.server.grpc_listen)
+    own = socket.gethostname()
+    wild = host in ("0.0.0.0", "::")  # noqa: S104 (compared, not listened on)
+    return list(dict.fromkeys([own, *([] if wild else [host]), *config.server.names, *_kept_names(config)]))
+
+
+def keep_names(config: Config, names: Iterable[str]) -> None:
+    """Names given to `coordinator init`: later certificates have them too."""
+    folder = pki_folder(config)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / NAMES_FILE).write_text("".join(f"{name}\n" for name in names), "utf-8")
+
+
+def _kept_names(config: Config) -> list[str]:
+    try:
+        return (pki_folder(config) / NAMES_FILE).read_text("utf-8").split()
+    except FileNotFoundError:
+        return []
+
+
+def tls_files(config: Config) -> TlsFiles:
+    """Given certificates, or those of our own CA."""
+    if config.server.tls_cert is not None and config.server.tls_key is not None:
+        return TlsFiles(config.server.tls_cert, config.server.tls_key)
+    return make_ca(pki_folder(config), server_names(config)).tls
+
+
+class Door:
+    """``run`` beside the fleet."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        accept: Accept,
+        beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._accept = accept
+        self._beside = beside  # what a process needs only once there are others
+        self.port: int | None = None  # None while it is closed
+
+    async def authenticate(self, token: str) -> Identity | None:
+        """Whose it is; whether its role may come in is the gate's to say, with a reason."""
+        record = await self._store.find_token(token)
+        if record is None:
+            return None
+        return Identity(record.id, record.name, record.role, record.trusted, record.operator)
+
+    async def run(self) -> None:
+        """Waits for the first token of a worker, then listens until cancelled."""
+        while not await self._any_tokens():  # noqa: ASYNC110 (tokens are made by other processes too)
+            await asyncio.sleep(LOOK_S)
+        async with self._beside(), self.open():
+            await asyncio.Event().wait()
+
+    @contextlib.asynccontextmanager
+    async def open(self) -> AsyncIterator[GrpcServer]:
+        """Listens as long as the block lasts; tokens that are revoked meanwhile lose their connections."""
+        server = GrpcServer(
+            self._config.server.grpc_listen,
+            tls=await asyncio.to_thread(tls_files, self._config),
+            authenticate=self.authenticate,
+            accept=self._accept,
+        )
+        async with server:
+            self.port = server.port
+            await server.tell_serving()
+            log.info("workers may join", grpc=self._config.server.grpc_listen, port=server.port)
+            watches = [
+                asyncio.create_task(self._close_revoked(server)),
+                asyncio.create_task(self._renew()),
+            ]
+            try:
+                yield server
+            finally:
+                for watch in watches:
+                    watch.cancel()
+
+    async def _renew(self) -> None:
+        """A certificate is good for a year, a coordinator may run longer: new connections show a new one."""
+        while True:
+            await asyncio.sleep(DAY_S)
+            try:
+                await asyncio.to_thread(tls_files, self._config)
+            except EvermirrorError as error:
+                log.error("the certificate was not looked at", reason=str(error))
+
+    async def _close_revoked(self, server: GrpcServer) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for token in await self._store.list_tokens():
+                if token.revoked_at is not None:
+                    await server.close_token(token.id, "this token was revoked")
+
+    async def _any_tokens(self) -> bool:
+        return any(t.role in NODE_ROLES and t.revoked_at is None for t in await self._store.list_tokens())

@@ -1,0 +1,398 @@
+"""The fleet's mind in a process: workers' connections in, commands out.
+
+Peer ──frames──▶ _listen ──events──▶ Enactor: decided, persisted ──▶ _act ──▶ the peers' senders
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+import structlog
+
+from evermirror.core.fleet.decisions import (
+    AckReports,
+    Action,
+    Alert,
+    CompareRanges,
+    GrantLease,
+    Refuse,
+    Send,
+    Undelivered,
+    Welcome,
+)
+from evermirror.core.fleet.events import (
+    CommandsAcked,
+    Event,
+    HeartbeatHeard,
+    HeldTold,
+    Moment,
+    OtherReported,
+    RangesCompared,
+    ReportId,
+    WorkerConnected,
+    WorkerDisconnected,
+)
+from evermirror.core.fleet.machine import FleetMachine
+from evermirror.edge.rpc.transport import Identity, Peer, PeerGone
+from evermirror.edge.store.recorder import Recorder
+from evermirror.edge.store.writes import WorkerBound, Write, writes_of
+from evermirror.model.access import Role
+from evermirror.model.messages import Report
+from evermirror.model.repo import RepoKey
+from evermirror.model.wire import (
+    Access,
+    Answer,
+    Beat,
+    Compare,
+    Compared,
+    Down,
+    Hello,
+    Holding,
+    Numbered,
+    Obeyed,
+    Passing,
+    Question,
+    Rejected,
+    Taken,
+    Up,
+    Welcomed,
+)
+from evermirror.model.worker import WorkerFacts, WorkerId
+from evermirror.nodes.coordinator.believing import believed
+from evermirror.nodes.coordinator.enacting import Enactor
+from evermirror.nodes.coordinator.greeting import hello_of, refusal
+from evermirror.nodes.coordinator.hearing import event_of, held_copies
+from evermirror.nodes.coordinator.listener import Listener
+from evermirror.nodes.coordinator.orders import Orders
+from evermirror.nodes.coordinator.session import Connected, Make, Session
+from evermirror.nodes.coordinator.turns import Turns
+
+log = structlog.get_logger(__name__)
+
+OWN_TOKEN = 0  # in place of a token's id: the worker in the coordinator's own process needs none
+PROTOCOL_OF_PASSES = 2  # the first whose workers know them
+
+
+class Fleet:
+    """``serve`` each connection, ``run`` beside it; ``tell`` what happens elsewhere."""
+
+    def __init__(
+        self,
+        machine: FleetMachine,
+        *,
+        recorder: Recorder,
+        orders: Orders,
+        bound: dict[int, WorkerId],
+        listener: Listener,
+        utc: Callable[[], float],
+        http_url: str = "",
+        access: Callable[[WorkerId], Access] | None = None,
+        heard: Callable[[WorkerId, Report], None] = lambda worker, report: None,
+        refs_extra: tuple[str, ...] = (),
+        mono: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.machine = machine
+        self._utc = utc
+        self._enactor = Enactor(
+            machine,
+            recorder,
+            act=self._act,
+            reported=listener.reported,
+            behind=listener.behind,
+            now=lambda: Moment(mono(), utc()),
+        )
+        self._orders = orders
+        self._bound = bound  # token → worker
+        self._listener = listener
+        self._mono = mono
+        self._http_url = http_url
+        self._refs_extra = refs_extra
+        self._access = access  # what lets a worker read from others, and be read
+        self._heard_of = heard  # every report that is believed
+        self._numbers = 0
+        self._sessions: dict[int, Session] = {}
+        self._by_worker: dict[WorkerId, Session] = {}
+        self._asked = 0
+        self._questions: dict[tuple[int, int], asyncio.Future[Answer]] = {}  # by session and number
+        self._turns = Turns()
+        self._accepting: dict[WorkerId, bool] = {}  # as each last said
+
+    # What happens elsewhere
+
+    async def run(self) -> None:
+        """Ticks, and carries out what is decided, until cancelled."""
+        await self._enactor.run()
+
+    async def tell(self, event: Event, *writes: Write) -> None:
+        """Handle an event; ``writes`` go into its transaction."""
+        await self._enactor.tell(event, *writes)
+
+    async def settled(self) -> None:
+        """Until everything told so far is persisted and acted on, or nothing is any more."""
+        await self._enactor.settled()
+
+    def connected(self) -> frozenset[WorkerId]:
+        return frozenset(self._by_worker)
+
+    def version_of(self, worker: WorkerId) -> str | None:
+        """Of its program; None while it is not connected."""
+        session = self._by_worker.get(worker)
+        return session.version if session is not None else None
+
+    def about(self, worker: WorkerId) -> Connected | None:
+        """Who it is; None while it is not connected."""
+        session = self._by_worker.get(worker)
+        return session.about if session is not None else None
+
+    def renew_access(self) -> None:
+        """A new pass for everybody who has one: the old ones end, or the relays are others."""
+        for session in list(self._by_worker.values()):
+            if session.has_pass:
+                self._give_access(session)
+
+    def is_own(self, worker: WorkerId) -> bool:
+        """Whether it is connected from within this process."""
+        session = self._by_worker.get(worker)
+        return session is not None and session.peer.identity.token_id == OWN_TOKEN
+
+    # What is decided
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Send():
+                self._order(action)
+            case AckReports(session=session, generation=generation, seq=seq):
+                self._send(session, Taken(generation, seq))
+                self._give_first_access(session)
+            case Welcome():
+                self._welcome(action)
+            case Refuse(session=session, reason=reason):
+                self._send(session, Rejected(reason, final=True))
+            case Alert():
+                self._listener.alert(action)
+            case Undelivered(command=command):
+                self._listener.undelivered(command)
+            case GrantLease():
+                raise RuntimeError("a slot was granted that nobody asked for")
+
+    def _order(self, send: Send) -> None:
+        if isinstance(send.command, CompareRanges):
+            self._send(send.session, Compare(send.seq, send.command.digests.values))
+        else:
+            self._queue(send.session, lambda: self._orders.ordered(send.worker, send.seq, send.command))
+
+    def _welcome(self, action: Welcome) -> None:
+        settings = self.machine.settings
+        gap_s, redial_s = settings.heartbeat_s, settings.redial_s
+        frame = Welcomed(action.worker, action.epoch, action.resumed, gap_s, self._http_url, redial_s)
+        if action.resumed:
+            self._send(action.session, frame)
+        else:
+            self._queue(action.session, lambda: self._in_turn(action, frame))
+            self._listener.began_anew(action.worker)
+
+    async def _in_turn(self, action: Welcome, frame: Welcomed) -> Down:
+        """Whoever waits to be welcomed is there all the same."""
+        there = HeartbeatHeard(action.worker, action.session, self._accepting.get(action.worker, True))
+        await self._turns.begin(action.session, lambda: self._enactor.handle(there), frame.heartbeat_s)
+        return frame
+
+    def _give_first_access(self, number: int) -> None:
+        """Behind the first words, which everybody knows."""
+        session = self._sessions.get(number)
+        if session is not None and not session.has_pass and session.protocol >= PROTOCOL_OF_PASSES:
+            session.has_pass = True
+            self._give_access(session)
+
+    def _give_access(self, session: Session) -> None:
+        async def ready() -> Down | None:
+            if self._access is None or session.worker is None:
+                return None
+            return self._access(session.worker)
+
+        self._queue(session.number, ready)
+
+    def _send(self, session: int, frame: Down) -> None:
+        async def ready() -> Down:
+            return frame
+
+        self._queue(session, ready)
+
+    def _queue(self, number: int, make: Make) -> None:
+        session = self._sessions.get(number)
+        if session is None:
+            return  # it is gone; what was meant for it follows again
+        if not session.put(make):
+            log.warning("worker does not read; its connection ends", peer=session.peer.address)
+            self._sessions.pop(number, None)
+
+    # One connection
+
+    async def serve(self, peer: Peer) -> None:
+        """A worker's connection from its first word to its end."""
+        self._numbers += 1
+        session = Session(self._numbers, peer, heard_at=self._mono())
+        try:
+            hello = await hello_of(peer)
+            refused = refusal(hello, peer.identity, Role.WORKER, self._refs_extra)
+            refused = refused or self._twice(hello, peer.identity)
+            if refused is None:
+                await self._converse(session, hello)
+            else:
+                await peer.send(refused)
+                await peer.close(refused.reason)
+        except (PeerGone, TimeoutError) as error:
+            log.debug("connection ended", peer=peer.address, reason=str(error))
+            await peer.close(str(error))
+        finally:
+            await self._end(session)
+
+    def _twice(self, hello: Hello, identity: Identity) -> Rejected | None:
+        worker = self._bound.get(identity.token_id)
+        other = self._by_worker.get(worker) if worker is not None else None
+        if other is not None and other.boot != hello.boot and self._lately_heard(other):
+            reason = "another process with this token is connected; every worker needs a token of its own"
+            return Rejected(reason, final=False)
+        return None
+
+    def _lately_heard(self, session: Session) -> bool:
+        return self._mono() - session.heard_at < 2 * self.machine.settings.heartbeat_s
+
+    async def _converse(self, session: Session, hello: Hello) -> None:
+        identity = session.peer.identity
+        self._sessions[session.number] = session
+        session.boot, session.name = hello.boot, hello.name
+        session.version, session.protocol = hello.version, hello.protocol
+        facts = WorkerFacts(hello.name, identity.trusted, hello.weight, hello.capacity)
+        bound = self._bound.get(identity.token_id)
+        event = WorkerConnected(
+            session.number,
+            bound,
+            facts,
+            hello.boot,
+            hello.generation,
+            hello.epoch,
+            hello.seen,
+            hello.limits,
+        )
+        worker = self._enrol(event, identity)
+        if worker is not None:
+            before = self._by_worker.get(worker)
+            if before is not None:
+                self._sessions.pop(before.number, None)
+            session.worker = worker
+            self._by_worker[worker] = session
+        try:
+            if worker is None:
+                await self.settled()  # the reason is on its way by then
+                await session.sent()
+                await session.peer.close("refused")
+            else:
+                await self._listen(session, worker)
+        finally:
+            await session.stop()
+
+    def _enrol(self, event: WorkerConnected, identity: Identity) -> WorkerId | None:
+        """The worker's id, which is bound to the token in the same transaction that registers it."""
+        decision = self._enactor.decide(event)
+        welcome = next((a for a in decision.actions if isinstance(a, Welcome)), None)
+        writes: tuple[Write, ...] = ()
+        if welcome is not None and event.worker is None:
+            for token in [t for t, w in self._bound.items() if w == welcome.worker]:
+                del self._bound[token]  # of one that retired, whose id this was
+            self._bound[identity.token_id] = welcome.worker
+            writes = (WorkerBound(welcome.worker, identity.token_id),)
+        self._enactor.enact(decision, *writes)
+        return welcome.worker if welcome is not None else None
+
+    async def _listen(self, session: Session, worker: WorkerId) -> None:
+        while session.number in self._sessions:
+            frame = await session.peer.receive()
+            session.heard_at = self._mono()
+            await self._enactor.room()
+            self._heard(session, worker, frame)
+
+    def _heard(self, session: Session, worker: WorkerId, frame: Up) -> None:
+        match frame:
+            case Beat(status=status):
+                accepting = status.accepting_clones or self._alone(session)
+                self._accepting[worker] = accepting
+                self._enactor.handle(HeartbeatHeard(worker, session.number, accepting))
+                self._listener.beat(worker, status)
+            case Numbered():
+                for n, report in enumerate(frame.reports):
+                    self._take(ReportId(worker, session.number, frame.generation, frame.first + n), report)
+            case Passing(progress=progress):
+                for one in progress:
+                    self._listener.passing(worker, one)
+            case Obeyed(seq=seq):
+                self._enactor.handle(CommandsAcked(worker, session.number, seq))
+                if not session.waiting:
+                    self._turns.end(session.number)
+            case Holding(items=items, last=last):
+                self._enactor.handle(HeldTold(worker, session.number, held_copies(items), last))
+                if last and not items:  # no command follows
+                    self._turns.end(session.number)
+            case Compared(ranges=ranges, items=items):
+                self._enactor.handle(RangesCompared(worker, session.number, ranges, held_copies(items)))
+            case Answer(number=number):
+                waiting = self._questions.pop((session.number, number), None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(frame)
+            case Hello():
+                raise PeerGone("a second hello")
+            case _:
+                raise PeerGone(f"{type(frame).__name__} is not for a worker to say")
+
+    def _alone(self, session: Session) -> bool:
+        """Our own worker, and no other: clones that it has no room for wait there."""
+        return session.peer.identity.token_id == OWN_TOKEN and len(self._bound) == 1
+
+    def _take(self, id_: ReportId, report: Report) -> None:
+        worker, machine = id_.worker, self.machine
+        counts = believed(
+            report, lambda key: machine.speaks_for(key, worker), self._listener.open_tasks, self._utc()
+        )
+        event = OtherReported(id_) if counts is None else event_of(id_, counts)
+        if counts is None:
+            log.warning("a report about a repo that the worker was not given", worker=worker)
+        decision = self._enactor.decide(event)
+        if decision.writes and counts is not None:  # at least that it was taken: it is new
+            self._heard_of(worker, counts)
+            self._enactor.enact(decision, *writes_of(counts), report=(worker, counts))
+        else:
+            self._enactor.enact(decision)
+
+    async def _end(self, session: Session) -> None:
+        self._sessions.pop(session.number, None)
+        self._turns.end(session.number)
+        for key, waiting in list(self._questions.items()):
+            if key[0] == session.number and not waiting.done():
+                waiting.set_exception(PeerGone("the worker went away"))
+        if session.worker is not None and self._by_worker.get(session.worker) is session:
+            del self._by_worker[session.worker]
+            self._enactor.handle(WorkerDisconnected(session.worker, session.number))
+            self._listener.gone(session.worker)
+        with contextlib.suppress(PeerGone):
+            await session.peer.close("")
+
+    # Small reads
+
+    async def ask(self, worker: WorkerId, what: str, key: RepoKey, timeout_s: float) -> Answer:
+        """A question to a worker; raises PeerGone or TimeoutError."""
+        session = self._by_worker.get(worker)
+        if session is None:
+            raise PeerGone("the worker is not connected")
+        self._asked += 1
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._questions[session.number, self._asked] = waiting
+        number = self._asked
+        self._send(session.number, Question(number, what, key))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiting
+        finally:
+            self._questions.pop((session.number, number), None)

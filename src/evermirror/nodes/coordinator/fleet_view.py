@@ -1,0 +1,94 @@
+"""What people may see of the fleet: each worker with what it last told of itself, totals, standing alerts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from evermirror.core.fleet.decisions import AlertKind
+from evermirror.core.fleet.views import Losing, Totals, WorkerView
+from evermirror.model.messages import WorkerStatus
+from evermirror.model.relay import NodeId, RelayAddress
+from evermirror.model.repo import Host
+from evermirror.model.worker import Duty, WorkerId
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One worker: as the fleet's mind sees it, and as it describes itself."""
+
+    seen: WorkerView
+    flap_score: float  # faded to now
+    weight_now: float  # for new placements: less while it flaps
+    version: str | None  # of its program; None while it is not connected
+    load: WorkerStatus | None  # None before its first heartbeat, and while it is not connected
+
+    @property
+    def id(self) -> WorkerId:
+        return self.seen.record.id
+
+    @property
+    def name(self) -> str:
+        return self.seen.record.facts.name
+
+    @property
+    def duty(self) -> Duty:
+        return self.seen.record.duty
+
+    def retired(self) -> WorkerInfo:
+        """The same after it was retired, when the fleet knows nothing of it any more."""
+        record = replace(self.seen.record, duty=Duty.RETIRED)
+        seen = replace(self.seen, record=record, connected=False, wanted=0, held=0, asked=0, unacked=0)
+        return replace(self, seen=seen, version=None, load=None)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatorInfo:
+    """One aggregator that was seen since the start."""
+
+    node: NodeId
+    name: str
+    connected: bool
+    since: float  # UTC seconds: of its connection, or of its end
+    version: str
+    relay: RelayAddress | None
+    serves: int  # repos, by its word
+    followed: int  # the number of the last change that it has on its disk
+    told: int  # changes
+    load: WorkerStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class StandingAlert:
+    """Something that is wrong now; ``about`` names the worker, or says ``fleet``."""
+
+    kind: AlertKind
+    about: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateInUse:
+    """A rate of the whole fleet that is split over its workers; polls a second."""
+
+    host: Host | None  # None: over all hosts
+    rate: float
+    in_use: float  # the most that those who are not down may be using now
+
+    @property
+    def share(self) -> float:
+        return self.in_use / self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """The fleet as of ``now`` (UTC seconds)."""
+
+    workers: tuple[WorkerInfo, ...]  # by id
+    totals: Totals
+    alerts: tuple[StandingAlert, ...]  # bounded
+    now: float
+    aggregators: tuple[AggregatorInfo, ...] = ()  # bounded
+    rates: tuple[RateInUse, ...] = ()  # bounded; the most used first
+
+
+__all__ = ["AggregatorInfo", "FleetView", "Losing", "RateInUse", "StandingAlert", "WorkerInfo"]

@@ -1,0 +1,71 @@
+"""The HTTP front of a node: the API, the page, and git for the mirrors that are on this node's disk."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+import time
+from collections.abc import AsyncIterator
+
+from evermirror.config import Config, split_host_port
+from evermirror.edge.git.serve import GitServer
+from evermirror.edge.store.store import Store
+from evermirror.edge.store.writes import TokenUsed
+from evermirror.errors import EnvironmentUnfit
+from evermirror.faces.api.app import create_app
+from evermirror.faces.api.auth import Auth, AuthSettings
+from evermirror.faces.api.context import ApiSettings
+from evermirror.faces.api.fleet_metrics import FleetCollector
+from evermirror.faces.api.git_metrics import GitCollector
+from evermirror.faces.api.git_service import GitService
+from evermirror.nodes.coordinator.lead import Lead
+from evermirror.nodes.http_server import serving
+
+
+@contextlib.asynccontextmanager
+async def http_front(
+    config: Config,
+    sock: socket.socket,
+    lead: Lead,
+    served: GitService | None = None,
+    server: GitServer | None = None,
+) -> AsyncIterator[None]:
+    """Serves as long as the block lasts; ``served`` are the mirrors that can be cloned here."""
+    host, _ = split_host_port(config.server.listen)
+    auth = Auth(
+        lead.store,
+        AuthSettings(
+            tokens_required=config.auth.tokens_required,
+            public_reads=config.auth.public_reads,
+            listen_host=host,
+            hosts=config.server.names,
+        ),
+        on_used=lambda token: lead.recorder.put_soon(TokenUsed(token.id, time.time())),
+    )
+    if server is not None:
+        lead.metrics.registry.register(GitCollector(server.figures))
+    lead.metrics.registry.register(FleetCollector(lead.admin.view))
+    settings = ApiSettings(git_silence_s=config.serve.silence)
+    app = create_app(
+        lead.coordinator, auth, settings, lead.metrics, served, lead.catalog, lead.admin, lead.passes.read
+    )
+    async with serving(app, sock, tls_cert=config.server.tls_cert, tls_key=config.server.tls_key):
+        yield
+
+
+def url_of(config: Config, sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    scheme = "https" if config.server.tls_cert else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+async def check_exposure(config: Config, store: Store) -> None:
+    """Without any token everybody who reaches us may write: then only this machine may reach us."""
+    host, _ = split_host_port(config.server.listen)
+    if host == "localhost" or ipaddress.ip_address(host).is_loopback or await store.any_tokens():
+        return
+    raise EnvironmentUnfit(
+        f"refusing to listen on {config.server.listen} without any token",
+        hint="Make one first: evermirror token create --role admin; or listen on 127.0.0.1",
+    )

@@ -1,0 +1,94 @@
+"""What is known of a repo by its place in the fleet: who holds it, and what its worker says when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from evermirror.core.fleet.explain import WHY
+from evermirror.core.fleet.views import CopyView
+from evermirror.edge.rpc.transport import PeerGone
+from evermirror.errors import NotFound, Unavailable
+from evermirror.model.kept import GuardMemory, KeptTip
+from evermirror.model.refs import RefSnapshot, short_digest
+from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.wire import Answer
+from evermirror.nodes.coordinator.fleet import Fleet
+from evermirror.nodes.service import Holder, PollPlan, Upkeep
+from evermirror.nodes.worker.questions import ANSWER_S, RemoteView
+
+
+class Reading:
+    """Of repos that are in the catalog. Asks a repo's primary; raises Unavailable where it is silent."""
+
+    def __init__(self, fleet: Callable[[], Fleet]) -> None:
+        self._fleet = fleet
+
+    def _view(self, key: RepoKey) -> RemoteView | None:
+        """The worker to be asked about a repo: its primary; None where nobody is there."""
+        fleet = self._fleet()
+        repo = fleet.machine.repo(key)
+        worker = repo.primary if repo is not None else None
+        if worker is None or worker not in fleet.connected():
+            return None
+
+        async def ask(what: str, key: RepoKey) -> Answer:
+            try:
+                return await fleet.ask(worker, what, key, ANSWER_S)
+            except (PeerGone, TimeoutError):
+                raise Unavailable(f"the worker that holds {key} does not answer", hint="Try again") from None
+
+        return RemoteView(ask)
+
+    async def refs(self, key: RepoKey) -> RefSnapshot:
+        view = self._view(key)
+        if view is None:
+            raise NotFound(f"there is no mirror of {key} yet", hint="Wait for its first sync")
+        return await view.refs(key)
+
+    async def plan(self, key: RepoKey) -> PollPlan:
+        view = self._view(key)
+        if view is None:
+            return PollPlan(None, "not assigned to a worker that is there", None, None)
+        return await view.plan(key)
+
+    async def guard(self, key: RepoKey) -> GuardMemory | None:
+        view = self._view(key)
+        return await view.guard(key) if view is not None else None
+
+    async def upkeep(self, key: RepoKey) -> Upkeep | None:
+        view = self._view(key)
+        return await view.upkeep(key) if view is not None else None
+
+    async def history(self, key: RepoKey) -> tuple[KeptTip, ...]:
+        view = self._view(key)
+        return await view.history(key) if view is not None else ()
+
+    def holders(self, record: RepoRecord) -> tuple[Holder, ...]:
+        machine = self._fleet().machine
+        repo = machine.repo(record.key)
+        if repo is None:
+            return ()
+        names = {w.record.id: w.record.facts.name for w in machine.workers()}
+        return tuple(
+            _holder(
+                record, copy, names.get(copy.worker, str(copy.worker)), primary=copy.worker == repo.primary
+            )
+            for copy in repo.copies
+        )
+
+
+def _holder(record: RepoRecord, copy: CopyView, name: str, *, primary: bool) -> Holder:
+    newest = short_digest(record.digest)
+    equal = newest != 0 and copy.digest == newest
+    verified_at = copy.verified_s
+    if equal:  # what the primary saw of upstream holds for everybody with the same refs
+        verified_at = max(verified_at, record.verified_at or 0.0)
+    return Holder(
+        worker=name,
+        primary=primary,
+        digest=record.digest if equal else None,
+        verified_at=verified_at or None,
+        state=copy.state,
+        wanted=copy.rank is not None,
+        reason=WHY[copy.reason],
+    )

@@ -1,0 +1,47 @@
+"""A worker's mirrors, as it serves them over its lines to readers that may: with the old tips they keep."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+
+from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy
+from evermirror.edge.relay.ask import ReadRequest
+from evermirror.edge.relay.serving import Busy, NotHere, Refused
+from evermirror.model.failure import FailureError
+from evermirror.model.repo import RepoKey
+
+MOVED_RETRY_S = 1.0  # a mirror that is exchanged or removed is in its new place by then
+DAMAGED_RETRY_S = 60.0  # the next sync mends it
+
+
+class MirrorLines:
+    """A ``LineService``; who asks was checked before. ``path_of`` gives a complete mirror, or None."""
+
+    def __init__(self, server: GitServer, path_of: Callable[[RepoKey], Path | None]) -> None:
+        self._server = server
+        self._path_of = path_of
+
+    async def handle(self, request: ReadRequest, body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        path = self._path_of(request.key)
+        if path is None:
+            raise NotHere(f"{request.key} is not held here")
+        if request.service == "refs":
+            answer = self._server.advertise(path, request.protocol, client=request.reader)
+        else:
+            answer = self._server.upload_pack(path, body, request.protocol, client=request.reader)
+        async with aclosing(answer):
+            try:
+                async for chunk in answer:
+                    yield chunk
+            except ServerBusy as busy:
+                raise Busy(busy.retry_after_s) from None
+            except FileNotFoundError:
+                raise Busy(MOVED_RETRY_S, "the mirror is being moved") from None
+            except BadRequest as error:
+                raise Refused(str(error)) from None
+            except FailureError as error:
+                if error.failure.corrupt:
+                    raise Busy(DAMAGED_RETRY_S, "the mirror is damaged; its next sync mends it") from None
+                raise

@@ -1,0 +1,397 @@
+"""Runs rounds: polls, syncs where refs moved, and ends each one exactly once for all who wait for it.
+
+    begin ──▶ poll ──same───────────────────────▶ closed ──▶ Verified (batched), Synced to callers
+                └───moved──▶ waits for a slot ──▶ sync ──▶ closed ──▶ Synced
+                └─────────────── failed ──────────┴──────▶ closed ──▶ Failed
+                                   └─ another address is left: the same round polls there
+
+Rules
+- A round ends first in the schedule and among the callers, in one step without await, and only then in words:
+  nobody meets a repo whose round is half over.
+- Whatever one repo brings about stays with it: its round ends, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import replace
+
+import structlog
+
+from evermirror.core.schedule.callers import Asked, Callers
+from evermirror.core.schedule.detours import at
+from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.core.schedule.views import Entry
+from evermirror.edge.git.mirror import HeldBack, Mirrors
+from evermirror.edge.git.probe import Prober, Seen, Unchanged
+from evermirror.edge.git.progress import GitProgress
+from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.messages import Excused, Failed, Progress, Refused, Started, Synced, SyncNow
+from evermirror.model.refs import RefSnapshot
+from evermirror.model.repo import Mode, RepoKey
+from evermirror.model.task import TaskId
+from evermirror.nodes.worker.ports import Seeds, WorkerPort
+from evermirror.nodes.worker.room import Room
+from evermirror.nodes.worker.round import (
+    Round,
+    bug,
+    digest_of,
+    log_synced,
+    moved,
+    no_room,
+    nothing_moved,
+    taken_away,
+    too_many,
+    without,
+    without_commit,
+)
+from evermirror.nodes.worker.shelf import Shelf
+from evermirror.nodes.worker.tally import Tally
+
+log = structlog.get_logger(__name__)
+
+
+class Rounds:
+    """All rounds under way, and who waits for them."""
+
+    def __init__(
+        self,
+        *,
+        port: WorkerPort,
+        scheduler: Scheduler,
+        prober: Prober,
+        mirrors: Mirrors,
+        nearby: Seeds,
+        shelf: Shelf,
+        tally: Tally,
+        room: Room,
+        clock: Callable[[], float],
+        chance: random.Random,
+        ended: Callable[[], None],
+        make_way: Callable[[RepoKey], Awaitable[None]],
+        synced: Callable[[Synced], None],
+        handed_back: Callable[[list[RepoKey], str], Awaitable[None]] | None,
+    ) -> None:
+        self._port = port
+        self._scheduler = scheduler
+        self._prober = prober
+        self._mirrors = mirrors
+        self._nearby = nearby
+        self._shelf = shelf
+        self._tally = tally
+        self._room = room
+        self._clock = clock
+        self._chance = chance
+        self._ended = ended  # there may be something to do now
+        self._make_way = make_way  # whoever else works on the mirror is to leave it
+        self._synced = synced  # for whoever else cares for the mirror
+        self._handed_back = handed_back  # clones that there is no room for; None: they wait for room here
+        self._callers = Callers()
+        self._asked: dict[TaskId, SyncNow] = {}
+        self._jobs: dict[RepoKey, asyncio.Task[None]] = {}
+        self.open: dict[RepoKey, Round] = {}
+        self._looks: set[RepoKey] = set()  # the coordinator wants to know their digests
+        self.verified: dict[RepoKey, float] = {}  # looks that saw no change and are not told yet
+        self.looked: set[RepoKey] = set()  # the coordinator waits for these, and nothing moved
+
+    # Callers
+
+    async def ask(self, command: SyncNow) -> None:
+        """Somebody wants a repo of ours looked at now."""
+        asked = self._callers.ask(command.key, command.task_id)
+        if asked is Asked.REFUSED:
+            await self.refuse(command.key, (command.task_id,), too_many())
+            return
+        self._asked[command.task_id] = command
+        rank = command.priority.rank if command.priority is not None else None
+        self._scheduler.request(command.key, self._clock(), rank=rank)
+
+    def look(self, key: RepoKey) -> None:
+        """The coordinator wants a repo of ours looked at, and to know how it is then."""
+        self._looks.add(key)
+        self._scheduler.request(key, self._clock())
+
+    def replace_damaged(self, key: RepoKey) -> None:
+        """The mirror was found broken: it is looked at at once, and replaced by a fresh clone."""
+        if (repo := self._shelf.repos.get(key)) is not None:
+            repo.damaged = True
+            self._scheduler.request(key, self._clock())
+            self._ended()
+
+    async def refuse(self, key: RepoKey, task_ids: tuple[TaskId, ...], failure: Failure) -> None:
+        """These callers do not get what they asked for."""
+        now = self._clock()
+        for task_id in task_ids:
+            self._asked.pop(task_id, None)
+        if task_ids:
+            await self._port.report(Refused(key, task_ids, failure, now, now))
+
+    async def refuse_clones(self) -> None:
+        """Who waits for a clone that there is no room for is told; the schedule keeps the repo in line."""
+        for key in {command.key for command in self._asked.values()} - self._shelf.here:
+            this = self.open.get(key)
+            if this is not None and this.waits_for_slot:
+                this.asked = ()
+                await self.refuse(key, self._callers.dropped(key), no_room())
+
+    @property
+    def awaited(self) -> bool:
+        return bool(self._asked)
+
+    def without_room(self) -> list[RepoKey]:
+        """Clones that nobody asked for, and that only wait for a slot."""
+        return [
+            key
+            for key, this in self.open.items()
+            if this.waits_for_slot and not this.asked and key not in self._shelf.here
+        ]
+
+    def give_up(self, keys: Iterable[RepoKey]) -> None:
+        """These wait for a slot, and are not ours any more."""
+        for key in keys:
+            self.open.pop(key, None)
+            self._looks.discard(key)
+
+    # Under way
+
+    def begin(self, key: RepoKey) -> None:
+        """A round is there from the moment that its poll is taken, so that it can be ended at any moment."""
+        now = self._clock()
+        asked = tuple(self._asked[t] for t in self._callers.started(key))
+        this = self.open.setdefault(key, Round(key, asked, now, now))  # or one that goes on elsewhere
+        this.asked, this.looked_at = asked, now
+        this.looked |= key in self._looks
+        self._looks.discard(key)
+        self._start(this, self._poll)
+
+    def go_on(self, key: RepoKey) -> None:
+        """The repo got its slot."""
+        self._start(self.open[key], self._sync)
+
+    def _start(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
+        self._jobs[this.key] = asyncio.create_task(self._guarded(this, work))
+
+    async def break_off(self, keys: Iterable[RepoKey]) -> set[RepoKey]:
+        """Ends what is under way for repos that were taken away, and tells who waited; returns which ran."""
+        keys = list(keys)
+        jobs = {key: job for key in keys if (job := self._jobs.get(key)) is not None}
+        for key, job in jobs.items():
+            if key in self.open:  # one whose round is over has only its report left to send
+                job.cancel()
+        await asyncio.gather(*jobs.values(), return_exceptions=True)
+        for key in keys:
+            self._jobs.pop(key, None)  # one that was cancelled before it began could not do so itself
+            self.verified.pop(key, None)
+            self._looks.discard(key)
+            self.looked.discard(key)
+            if self.open.pop(key, None) is not None:
+                self._scheduler.abandoned(key, self._clock())
+        for key in keys:
+            await self.refuse(key, self._callers.dropped(key), taken_away())
+        return set(jobs)
+
+    async def stop(self, grace_s: float) -> None:
+        """Gives what runs a moment, then ends it. Nothing is told: the next start takes it up again."""
+        jobs = list(self._jobs.values())
+        if jobs:
+            await asyncio.wait(jobs, timeout=grace_s)
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    async def tell_progress(self) -> None:
+        """Reports how far long transfers are, where somebody waits and it moved."""
+        for this in list(self.open.values()):
+            if this.task_ids and this.progress is not None and this.progress is not this.told:
+                this.told = p = this.progress
+                await self._port.report(
+                    Progress(this.key, this.task_ids, p.phase, p.percent, p.received_bytes, self._clock())
+                )
+
+    # One round
+
+    async def _guarded(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
+        key = this.key
+        try:
+            await work(this)
+        except HeldBack as held:
+            self._hold_back(key, held)
+            await self._fail(key, held.failure)
+        except FailureError as error:
+            await self._fail(key, error.failure)
+        except Exception as error:
+            log.exception("a round broke", repo=key)
+            if key in self.open:  # else it had ended, and only the telling failed
+                await self._fail(key, bug(error))
+        finally:
+            if self._jobs.get(key) is asyncio.current_task():
+                del self._jobs[key]
+            self._ended()
+
+    def _hold_back(self, key: RepoKey, held: HeldBack) -> None:
+        memory = held.memory
+        if (repo := self._shelf.repos.get(key)) is not None:  # it may just have been taken away
+            repo.guard = memory
+        if memory.sightings == 1:
+            log.warning(
+                "held back", repo=key, guard=memory.reason.value, reason=held.failure.message, alert=True
+            )
+
+    async def _poll(self, this: Round) -> None:
+        key, task_ids = this.key, this.task_ids
+        repo = self._shelf.repos[key]
+        force = this.force or repo.damaged
+        if new := tuple(t for t in task_ids if t not in this.begun):
+            this.begun |= set(new)
+            await self._port.report(Started(key, new, this.started_at))
+        self._tally.polls += 1
+        spec = at(repo.spec, self._scheduler.address(key))
+        mark = None if force else repo.mark
+        result = await self._prober.probe(spec, mark)
+        if isinstance(result, Unchanged) and repo.mark != mark:  # forgotten meanwhile: it says nothing now
+            result = await self._prober.probe(spec, None)
+        if isinstance(result, Seen) and (force or await digest_of(result.snapshot) != repo.digest):
+            this.seen = result
+            self._scheduler.changed(key, self._clock(), first=not repo.here)
+            return
+        repo.mark, repo.guard, repo.verified_at = result.mark, None, this.looked_at
+        repo.answered_at(spec.url)
+        if isinstance(result, Seen):
+            repo.refs_count, repo.head_commit = len(result.snapshot.refs), result.snapshot.head_oid
+        refused: list[Refused] = []
+        if task_ids:
+            await self._shelf.count(repo)
+            refused = await self._missing_commits(this)
+        now = self._clock()
+        self._scheduler.polled(key, now)
+        self._close(this)
+        if this.looked:
+            self.looked.add(key)
+        self.verified[key] = this.looked_at
+        self._shelf.learnt(key)
+        if task_ids:
+            await self._answer(nothing_moved(this, repo, self._scheduler.memory(key).activity, now), refused)
+
+    async def _sync(self, this: Round) -> None:
+        key, repo = this.key, self._shelf.repos[this.key]
+        assert this.seen is not None  # noqa: S101 - only what was seen to move waits for a slot
+        this.syncing_since = self._clock()
+        source = at(repo.spec, self._scheduler.address(key))
+        spec = replace(source, url=this.seen.url)
+
+        async def look_again() -> RefSnapshot:
+            this.looked_at = self._clock()
+            again = await self._prober.probe(spec, None)
+            if isinstance(again, Unchanged):
+                raise TypeError("a probe without a mark cannot be unchanged")
+            this.seen = again
+            return again.snapshot
+
+        def progressed(progress: GitProgress) -> None:
+            this.progress = progress
+
+        addresses = await self._prober.addresses(spec)
+        await self._make_way(key)
+        async with self._nearby.seed(key) as seed:
+            outcome = await self._mirrors.sync(
+                spec,
+                addresses,
+                this.seen.snapshot,
+                look_again,
+                progressed,
+                force=this.force,
+                guard=repo.guard,
+                accept=this.accept,
+                seed=None if this.force else seed,
+            )
+        repo.here, repo.guard, repo.damaged = True, None, False
+        repo.answered_at(source.url)
+        self._shelf.here.add(key)
+        repo.digest, repo.mark = await digest_of(outcome.after), this.seen.mark
+        repo.head_commit, repo.refs_count = outcome.after.head_oid, len(outcome.after.refs)
+        repo.size_bytes, repo.verified_at = outcome.size_bytes, this.looked_at
+        if repo.spec.mode is Mode.APPEND_ONLY:
+            repo.own = await digest_of(await self._mirrors.read_refs(key))
+        refused = await self._missing_commits(this)
+        now = self._clock()
+        self._scheduler.synced(key, now, outcome.push_times)
+        if repo.following:
+            self._scheduler.add([Entry(repo.spec, quiet=repo.quiet)], now)
+        self._close(this)
+        self._shelf.learnt(key)
+        self._tally.changes += 1 if outcome.changes else 0
+        self._tally.received_bytes += outcome.received_bytes
+        report = moved(this, outcome, repo.told or repo.digest, self._scheduler.memory(key).activity, now)
+        log_synced(report)
+        self._synced(report)
+        await self._answer(report, refused)
+
+    async def _missing_commits(self, this: Round) -> list[Refused]:
+        """Callers that want a commit which is not there are told so."""
+        refused = []
+        for asked in this.asked:
+            if asked.min_commit is None or await self._mirrors.has_commit(this.key, asked.min_commit):
+                continue
+            failure = without_commit(asked.min_commit)
+            refused.append(Refused(this.key, (asked.task_id,), failure, this.started_at, self._clock()))
+        return refused
+
+    async def _answer(self, report: Synced, refused: list[Refused]) -> None:
+        await self._port.report(without(report, refused))
+        for refusal in refused:
+            await self._port.report(refusal)
+
+    async def _fail(self, key: RepoKey, failure: Failure) -> None:
+        this = self.open[key]
+        now = self._clock()
+        if failure.kind is FailureKind.DISK_FULL:
+            self._room.write_failed(now)
+        tried = self._scheduler.address(key)
+        verdict = self._scheduler.failed(key, failure, now, jitter=self._chance.uniform(-1.0, 1.0))
+        if verdict.diverted:
+            self._go_on_elsewhere(this, tried, failure)
+        else:
+            self._close(this)
+            if this.looked:  # what is here can be told, whatever became of the look
+                self.looked.add(key)
+        self._shelf.learnt(key, *verdict.uncounted)
+        if verdict.uncounted:
+            await self._port.report(Excused(verdict.uncounted))
+        if verdict.diverted:
+            return
+        failure = verdict.failure or failure
+        log.warning(
+            "failed", repo=key, kind=failure.kind.value, reason=failure.message, counted=verdict.counted
+        )
+        if failure.kind is FailureKind.DISK_FULL and self._handed_back is not None and self._is_spare(this):
+            await self._handed_back([key], failure.message)
+            return
+        await self._port.report(
+            Failed(
+                key,
+                this.task_ids,
+                failure,
+                verdict.counted,
+                verdict.failures,
+                this.started_at,
+                now,
+                verdict.next_attempt_at,
+            )
+        )
+
+    def _go_on_elsewhere(self, this: Round, tried: str, failure: Failure) -> None:
+        """The round stays open, and polls another address when its host may be asked."""
+        self._callers.put_off(this.key)
+        this.begin_again()
+        log.info("tries another address", repo=this.key, left=tried, kind=failure.kind.value)
+
+    def _is_spare(self, this: Round) -> bool:
+        """A first clone that nobody asked for: another worker may have it."""
+        return not this.asked and this.key not in self._shelf.here and this.key in self._shelf.repos
+
+    def _close(self, this: Round) -> None:
+        del self.open[this.key]
+        for task_id in self._callers.ended(this.key).answered:
+            self._asked.pop(task_id, None)

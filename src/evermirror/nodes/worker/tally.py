@@ -1,0 +1,75 @@
+"""A worker's figures, and the status that is told from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.edge.git.folder import DiskUsage
+from evermirror.model.messages import HostState, WorkerStatus
+from evermirror.nodes.worker.round import Round
+
+SHOWN_MAX = 50  # running syncs and hosts named in a status
+RATE_S = 1.0  # polls per second are taken over at least this long
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts since the start."""
+
+    polls: int = 0
+    changes: int = 0
+    received_bytes: int = 0
+    _rate: float = 0.0
+    _polls_then: int = 0
+    _then: float = 0.0
+
+    def polls_per_second(self, now: float) -> float:
+        """Since the last time this was asked."""
+        if now - self._then >= RATE_S:
+            self._rate = (self.polls - self._polls_then) / (now - self._then) if self._then else 0.0
+            self._polls_then, self._then = self.polls, now
+        return self._rate
+
+
+def status_of(
+    tally: Tally,
+    scheduler: Scheduler,
+    rounds: Iterable[Round],
+    *,
+    repos: int,
+    polled_bytes: int,
+    disk: DiskUsage,
+    accepting_clones: bool,
+    now: float,
+) -> WorkerStatus:
+    """How the worker is doing now."""
+    running = [r for this in rounds if (r := this.running()) is not None]
+    return WorkerStatus(
+        repos=repos,
+        polls_total=tally.polls,
+        polls_per_second=tally.polls_per_second(now),
+        changes_total=tally.changes,
+        received_bytes_total=tally.received_bytes + polled_bytes,
+        running=tuple(running[:SHOWN_MAX]),
+        queued_syncs=scheduler.syncs_waiting,
+        hosts=_hosts(scheduler, now),
+        disk_free_bytes=disk.free_bytes,
+        disk_total_bytes=disk.total_bytes,
+        accepting_clones=accepting_clones,
+        warnings=tuple(w.message for w in scheduler.warnings(now)),
+        at=now,
+    )
+
+
+def _hosts(scheduler: Scheduler, now: float) -> tuple[HostState, ...]:
+    told = []
+    for host in scheduler.hosts(now):
+        if host.blocked_until is not None:
+            reason = "the host asked us to wait"
+            told.append(HostState(host.host, host.repos, "waiting", host.blocked_until, reason))
+        elif host.storm is not None:
+            reason = f"host-wide failures: {host.storm.value}"
+            told.append(HostState(host.host, host.repos, "stormy", host.probe_at, reason))
+    return tuple(told[:SHOWN_MAX])

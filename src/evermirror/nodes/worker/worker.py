@@ -1,0 +1,393 @@
+"""The worker: polls what it is assigned, syncs what moved, and reports. It stands on its own.
+
+    commands ──▶ _obey ──▶ Scheduler ◀──take── _dispatch ──begin──▶ Rounds ──▶ reports
+                             ▲                                        │
+                             └────────── polled, synced, failed ──────┘
+
+It goes on while nobody listens: reports wait in the port. Its memory is a small local file; the mirrors on
+disk are the truth, so a lost file costs polls, never a clone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from evermirror.core.schedule.disk import DiskGuard
+from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.core.schedule.settings import ScheduleSettings
+from evermirror.core.schedule.views import Entry
+from evermirror.edge.git.maintain import Maintenance
+from evermirror.edge.git.mirror import Mirrors
+from evermirror.edge.git.probe import Prober
+from evermirror.edge.store.local import LocalState
+from evermirror.errors import NotFound
+from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.kept import GuardMemory, KeptTip
+from evermirror.model.memory import RepoMemory
+from evermirror.model.messages import (
+    ApplySettings,
+    AssignRepos,
+    Command,
+    HeldRepo,
+    Kept,
+    LookAt,
+    ReleaseRepos,
+    RestoreTip,
+    SyncNow,
+    WorkerStatus,
+)
+from evermirror.model.refs import RefSnapshot
+from evermirror.model.repo import RepoKey
+from evermirror.nodes.running import in_time
+from evermirror.nodes.service import PollPlan, Upkeep
+from evermirror.nodes.worker.bulletins import Bulletins
+from evermirror.nodes.worker.caretaker import CareSettings, Caretaker
+from evermirror.nodes.worker.leaving import Leaving
+from evermirror.nodes.worker.limits import Limits
+from evermirror.nodes.worker.ports import NoSeeds, Seeds, WorkerPort
+from evermirror.nodes.worker.room import Room
+from evermirror.nodes.worker.rounds import Rounds
+from evermirror.nodes.worker.shelf import Shelf
+from evermirror.nodes.worker.tally import Tally
+
+log = structlog.get_logger(__name__)
+
+SLEEP_MAX_S = 60.0  # a clock that was set back must not keep the dispatcher asleep for long
+SAVE_S = 2.0  # a crash forgets at most this much of what polls taught
+TIDY_S = 3600.0
+TRY_DISK_S = 10.0  # between two small writes that show whether the disk takes any
+STOP_GRACE_S = 5.0  # running syncs are given this long to end when the worker stops
+LAST_WORDS_S = 10.0  # at a stop, for what is still to be told to a coordinator that may not listen
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What a worker is made of; everything that reaches outside is passed in."""
+
+    port: WorkerPort
+    scheduler: Scheduler
+    prober: Prober
+    mirrors: Mirrors
+    maintenance: Maintenance
+    local: LocalState
+    disk: DiskGuard
+    clock: Callable[[], float]
+    chance: random.Random
+    care: CareSettings
+    hands_back: bool = False  # in a fleet: clones that there is no room for are left to others
+    nearby: Seeds = field(default_factory=NoSeeds)
+    remembers: bool = False  # its coordinator may be away at the start: it goes on with what it had
+
+
+class Worker:
+    """``run`` until cancelled; it then gives running syncs a moment and leaves nothing half-written."""
+
+    def __init__(self, parts: WorkerParts, settings: ScheduleSettings) -> None:
+        self._port = parts.port
+        self._scheduler = parts.scheduler
+        self._mirrors = parts.mirrors
+        self._nearby = parts.nearby
+        self._clock = parts.clock
+        self._limits = Limits(settings, parts.scheduler, parts.local, parts.clock, remembers=parts.remembers)
+        self._remembers = parts.remembers
+        self._obeying = asyncio.Lock()  # one command at a time, and nothing else that takes repos away
+        self._unconfirmed: set[RepoKey] = set()  # assigned before the coordinator began anew
+        self._poke = asyncio.Event()
+        self._arriving: list[Entry] = []  # assigned in chunks of which the last is not here yet
+        tally = Tally()
+        self._shelf = Shelf(parts.mirrors, parts.local, self._memory)
+        self._room = Room(parts.disk, parts.mirrors, self._shelf, parts.scheduler, opened=self._poke.set)
+        self._care = Caretaker(
+            parts.care,
+            port=parts.port,
+            scheduler=parts.scheduler,
+            mirrors=parts.mirrors,
+            maintenance=parts.maintenance,
+            shelf=self._shelf,
+            clock=parts.clock,
+            damaged=lambda key: self._rounds.replace_damaged(key),
+        )
+        self._rounds = Rounds(
+            port=parts.port,
+            scheduler=parts.scheduler,
+            prober=parts.prober,
+            mirrors=parts.mirrors,
+            nearby=parts.nearby,
+            shelf=self._shelf,
+            tally=tally,
+            room=self._room,
+            clock=parts.clock,
+            chance=parts.chance,
+            ended=self._poke.set,
+            make_way=self._care.make_way,
+            synced=lambda report: self._care.synced(report.key, moved=report.changes_total > 0),
+            handed_back=self._hand_back if parts.hands_back else None,
+        )
+        self._bulletins = Bulletins(
+            port=parts.port,
+            scheduler=parts.scheduler,
+            prober=parts.prober,
+            rounds=self._rounds,
+            shelf=self._shelf,
+            tally=tally,
+            room=self._room,
+            clock=parts.clock,
+        )
+        self._hands_back = parts.hands_back
+        self._leaving = Leaving(
+            port=parts.port,
+            scheduler=parts.scheduler,
+            shelf=self._shelf,
+            rounds=self._rounds,
+            care=self._care,
+            clock=parts.clock,
+            take_up=self._assign,
+        )
+
+    # Life
+
+    async def run(self) -> None:
+        """Works until cancelled."""
+        await self._shelf.recall()
+        if self._remembers:
+            self._assign(await self._shelf.assigned_before())
+        try:
+            async with asyncio.TaskGroup() as group:
+                loops = (self._obey, self._dispatch, self._keep_saving, self._keep_tidy)
+                for loop in (*loops, self._bulletins.run, self._care.run):
+                    group.create_task(loop(), name=loop.__qualname__)
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        await self._rounds.stop(STOP_GRACE_S)
+        await self._care.stop(STOP_GRACE_S)
+        if not await in_time(self._bulletins.tell_verified(), LAST_WORDS_S):
+            log.warning("nobody took the last reports")  # the next start tells what is held, and when seen
+        await self._save()
+
+    # Commands
+
+    async def _obey(self) -> None:
+        while True:
+            await self.obey(await self._port.next_command())
+
+    async def obey(self, command: Command) -> None:
+        """Carries out one command."""
+        async with self._obeying:
+            await self._carry_out(command)
+        self._poke.set()
+
+    async def _carry_out(self, command: Command) -> None:
+        match command:
+            case AssignRepos():
+                await self._take_on(command)
+            case ReleaseRepos():
+                await self._leaving.release(command)
+            case SyncNow():
+                await self._sync_now(command)
+            case LookAt():
+                self._nearby.note(command.sources)
+                await self._look_at(command.keys)
+            case RestoreTip():
+                await self._care.restore(command)
+            case ApplySettings():
+                self.limit(command)
+
+    @property
+    def limits(self) -> ApplySettings | None:
+        """Those that the coordinator told last."""
+        return self._limits.told
+
+    def limit(self, limits: ApplySettings) -> None:
+        self._limits.tell(limits)
+        self._poke.set()
+
+    async def keep_limits(self) -> None:
+        """They are on the disk, if it takes them."""
+        await self._limits.save()
+
+    def configure(self, settings: ScheduleSettings) -> None:
+        """New settings hold from now on."""
+        self._limits.configure(settings)
+        self._poke.set()
+
+    def _assign(self, command: AssignRepos) -> None:
+        entries, reached_anew = self._shelf.put(command)
+        self._arriving += entries
+        if not command.more:
+            entries, self._arriving = self._arriving, []
+            ours = [entry for entry in entries if entry.spec.key in self._shelf.repos]
+            self._scheduler.add(ours, self._clock())
+        for key in reached_anew:  # how it failed before says nothing about the new way
+            self._scheduler.forgive(key, self._clock())
+
+    async def _take_on(self, command: AssignRepos) -> None:
+        keys = [spec.key for spec in command.repos]
+        self._nearby.note(command.sources)
+        brought_back = await self._shelf.bring_back(keys)
+        self._assign(command)
+        for key in brought_back:
+            await self._shelf.measure(key)
+        self._unconfirmed.difference_update(keys)
+        if self._remembers:
+            await self._shelf.note_assigned(keys)
+        here = tuple(self._shelf.held_one(key) for key in keys if key in self._shelf.here)
+        if here:  # brought back from the trash, or there all the time: no clone will tell
+            await self._port.report(Kept(here))
+        await self._look_at(brought_back)  # what they have counts once upstream was asked
+
+    async def _sync_now(self, command: SyncNow) -> None:
+        repo = self._shelf.repos.get(command.key)
+        if repo is None:
+            failure = Failure(FailureKind.NOT_FOUND, "this worker does not mirror the repo")
+        elif repo.paused:
+            failure = Failure(FailureKind.CONFLICT, "the repo is disabled", hint="Enable it first")
+        else:
+            await self._rounds.ask(command)
+            return
+        await self._rounds.refuse(command.key, (command.task_id,), failure)
+
+    async def _look_at(self, keys: Iterable[RepoKey]) -> None:
+        for key in keys:
+            repo = self._shelf.repos.get(key)
+            if repo is not None and not repo.paused:
+                self._rounds.look(key)
+            elif key in self._shelf.here:
+                self._rounds.looked.add(key)
+
+    async def _hand_back(self, keys: list[RepoKey], reason: str) -> None:
+        self._unconfirmed.difference_update(keys)
+        await self._leaving.hand_back(keys, reason)
+
+    # What the line to the coordinator tells
+
+    def held(self) -> list[HeldRepo]:
+        """What is complete on disk now."""
+        return self._shelf.held()
+
+    def began_anew(self) -> None:
+        """The coordinator tells all that it assigns once more; what it leaves out is no longer ours."""
+        self._unconfirmed = set(self._shelf.repos)
+
+    async def drop_unconfirmed(self) -> None:
+        """The time for that is over."""
+        async with self._obeying:
+            keys = [key for key in self._unconfirmed if key in self._shelf.repos]
+            self._unconfirmed = set()
+            if keys:
+                await self._leaving.unconfirmed(keys)
+
+    # What runs
+
+    async def _dispatch(self) -> None:
+        while True:
+            self._poke.clear()
+            now = self._clock()
+            while (key := self._scheduler.take(now)) is not None:
+                self._rounds.begin(key)
+            if self._scheduler.syncs_waiting:
+                self._room.look(now)
+                if not self._room.accepting:
+                    await self._turn_away()
+                while (key := self._scheduler.take_sync(now)) is not None:
+                    self._rounds.go_on(key)
+            await self._sleep(self._scheduler.next_wake(now))
+
+    async def _turn_away(self) -> None:
+        """There is no room for clones: who waits for one is told, and in a fleet others may have it."""
+        if self._rounds.awaited:
+            await self._rounds.refuse_clones()
+        if self._hands_back and (keys := self._rounds.without_room()):
+            await self._hand_back(keys, "no room: its disk guard takes no new clones")
+
+    async def _sleep(self, until: float | None) -> None:
+        """Until there may be something to do: at that time, or when something happens."""
+        pause = SLEEP_MAX_S if until is None else min(max(until - self._clock(), 0.0), SLEEP_MAX_S)
+        if not pause:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(pause):
+                await self._poke.wait()
+        except TimeoutError:
+            return
+
+    # What is kept
+
+    async def _keep_saving(self) -> None:
+        tried_at = self._clock()
+        while True:
+            await asyncio.sleep(SAVE_S)
+            await self._save()
+            if (now := self._clock()) >= tried_at + TRY_DISK_S:
+                tried_at = now
+                await self._shelf.try_disk(now)
+
+    async def _save(self) -> None:
+        await self._shelf.save()
+        await self.keep_limits()
+
+    def _memory(self, key: RepoKey) -> RepoMemory:
+        return self._scheduler.memory(key) if key in self._scheduler else RepoMemory(key)
+
+    async def _keep_tidy(self) -> None:
+        while True:
+            try:
+                await self._mirrors.tidy()
+            except FailureError as error:
+                log.warning("not tidied", reason=error.failure.message)
+            await asyncio.sleep(TIDY_S)
+
+    # Small reads
+
+    def status(self) -> WorkerStatus:
+        """How the worker is doing now."""
+        return self._bulletins.status()
+
+    def plan(self, key: RepoKey) -> PollPlan:
+        """When the repo is looked at next, and why then."""
+        if key not in self._scheduler:
+            return PollPlan(None, "not assigned to a worker", None, None)
+        repo = self._shelf.repos.get(key)
+        if repo is not None and repo.paused:
+            return PollPlan(None, "disabled", None, repo.verified_at or None)
+        told = self._scheduler.explain(key, self._clock())
+        source_url = repo.source_url if repo is not None else None
+        return PollPlan(
+            told.next_poll_at, told.reason, told.aimed_gap_s, told.last_poll_at or None, source_url
+        )
+
+    def mirror_path(self, key: RepoKey) -> Path | None:
+        """Where the mirror is, if there is one."""
+        return self._mirrors.path(key) if key in self._shelf.here else None
+
+    async def trashed_path(self, key: RepoKey) -> Path | None:
+        """Where the mirror is that was thrown away last, if it still is."""
+        items = await self._mirrors.trashed()
+        return next((item.path for item in items if item.key == key and not item.damaged), None)
+
+    async def refs(self, key: RepoKey) -> RefSnapshot:
+        """The public refs of the mirror here."""
+        if key not in self._shelf.here:
+            raise NotFound(f"there is no mirror of {key} yet", hint="Wait for its first sync")
+        return await self._mirrors.read_refs(key)
+
+    def guard(self, key: RepoKey) -> GuardMemory | None:
+        """What of upstream is held back, if anything is."""
+        repo = self._shelf.repos.get(key)
+        return repo.guard if repo is not None else None
+
+    async def history(self, key: RepoKey) -> tuple[KeptTip, ...]:
+        """Old tips that upstream threw away, newest first."""
+        return await self._mirrors.history(key) if key in self._shelf.here else ()
+
+    async def upkeep(self, key: RepoKey) -> Upkeep | None:
+        """How the mirror lies on the disk; None where there is none."""
+        return await self._care.upkeep(key)

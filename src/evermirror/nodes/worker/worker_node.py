@@ -1,0 +1,94 @@
+"""A worker as a process of its own: it dials its coordinator, and goes on while that is away."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from evermirror.config import Config
+from evermirror.edge.git.command import Git
+from evermirror.edge.rpc.transport import Dialer
+from evermirror.errors import ConfigError
+from evermirror.faces.api.probes import probes_app
+from evermirror.nodes import lifecycle
+from evermirror.nodes.clock import SteadyClock
+from evermirror.nodes.http_server import serving
+from evermirror.nodes.membership_card import LateDialer, card_of
+from evermirror.nodes.running import running, until_stopped
+from evermirror.nodes.wiring import (
+    credentials_of,
+    git_settings,
+    make_worker,
+    schedule_settings,
+    with_absolute_data,
+)
+from evermirror.nodes.worker.uplink import Uplink
+from evermirror.nodes.worker.worker import Worker
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerNode:
+    """A running worker."""
+
+    worker: Worker
+    uplink: Uplink
+    broken: asyncio.Event
+
+    def reload(self, load: Callable[[], Config]) -> None:
+        """SIGHUP: limits and budgets are taken over; the rest needs a restart."""
+        try:
+            self.worker.configure(schedule_settings(load()))
+        except ConfigError as error:
+            log.error("settings not reloaded: they have errors", problems=error.problems)
+
+
+def run(config: Config, reload: Callable[[], Config]) -> int:
+    """Runs until a signal asks for a stop; returns the process's exit code."""
+    return asyncio.run(_main(config, reload))
+
+
+async def _main(config: Config, reload: Callable[[], Config]) -> int:
+    signals = lifecycle.Signals()
+    signals.install()
+    config = with_absolute_data(config)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(lifecycle.claimed(config.data.dir))
+        dialer = LateDialer(config, card_of(config))
+        node = await stack.enter_async_context(working(config, dialer))
+        lifecycle.notify("READY=1")
+        return int(await until_stopped(signals, node.broken, lambda: node.reload(reload)))
+
+
+@contextlib.asynccontextmanager
+async def working(config: Config, dialer: Dialer) -> AsyncIterator[WorkerNode]:
+    """Everything started and, on leaving, stopped: syncs are given a moment, reports are written down."""
+    sock = lifecycle.bind(config.server.listen)
+    broken = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(sock.close)
+        credentials = credentials_of(config)
+        git = Git(git_settings(config), credentials)
+        await git.version()
+        clock = SteadyClock()
+        worker, uplink, lines = await make_worker(config, git, credentials, dialer, clock, stack, alone=False)
+        app = probes_app(lambda: _ready(worker, uplink))
+        await stack.enter_async_context(serving(app, sock, tls_cert=None, tls_key=None))
+        await stack.enter_async_context(running(lines.run, broken))
+        await stack.enter_async_context(running(uplink.run, broken))
+        await stack.enter_async_context(running(worker.run, broken))
+        yield WorkerNode(worker, uplink, broken)
+
+
+def _ready(worker: Worker, uplink: Uplink) -> tuple[bool, str]:
+    """A worker that was assigned something goes on without its coordinator, also after a restart."""
+    if uplink.connected:
+        return True, "working"
+    if uplink.welcomed is not None or worker.status().repos:
+        return True, "working; the coordinator is away"
+    return False, f"not yet let in by its coordinator: {uplink.state.reason or uplink.state.phase.value}"

@@ -1,0 +1,390 @@
+"""An aggregator in a fleet: what workers mirror comes through the relay, is verified, and is served."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from evermirror.core.collect.events import End
+from evermirror.core.collect.rows import How
+from evermirror.model.access import Role
+from evermirror.model.relay import NodeId
+from evermirror.model.repo import RepoKey
+from evermirror.nodes.aggregator import collected_care
+from tests.support.aggregation import Aggregation, run_client
+from tests.support.gitrepo import UpstreamRepo, read_refs, run_git
+from tests.support.upstream import UpstreamServer
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, upstream: UpstreamServer) -> Aggregation:
+    return Aggregation(tmp_path, upstream)
+
+
+async def refs_url(node, key):
+    return f"{node.url}/git/{key}/info/refs?service=git-upload-pack"
+
+
+async def asked(node, key, token=None):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with httpx2.AsyncClient(timeout=30) as client:
+        return await client.get(await refs_url(node, key), headers=headers)
+
+
+async def row_of(node, key):
+    return await node.side.store.row_of(RepoKey(key))
+
+
+# Following
+
+
+async def test_what_a_worker_mirrors_can_be_cloned_and_follows_pushes(fleet, tmp_path):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        clone = tmp_path / "clone"
+        code, said = await run_client("clone", f"{node.url}/git/{key}", str(clone))
+        assert code == 0, said
+        for _ in range(3):
+            tip = await asyncio.to_thread(repo.commit)
+            await fleet.until_tip(node, key, tip)
+        code, said = await run_client("pull", "--ff-only", cwd=clone)
+        assert code == 0, said
+        assert run_git(clone, "rev-parse", "HEAD") == repo.tip()
+        assert fleet.clones(key) == 1, "objects come from the worker, not from upstream"
+        row = await row_of(node, key)
+        assert (row.here.how, row.here.source) == (How.HOLDER, NodeId("worker/0"))
+        answer = await asked(node, key)
+        assert answer.headers["X-Evermirror-Verified-At"]
+
+
+async def test_of_an_untrusted_worker_only_objects_are_taken_and_refs_from_upstream(fleet):
+    async with fleet.coordinator(), fleet.worker("w1", trusted=False), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        assert (await row_of(node, key)).here.how is How.UPSTREAM
+        tip = await asyncio.to_thread(repo.commit)
+        await fleet.until_tip(node, key, tip)
+        assert fleet.clones(key) == 1
+
+
+async def test_another_history_that_an_untrusted_worker_gives_is_never_served(fleet, tmp_path):
+    async with (
+        fleet.coordinator(),
+        fleet.odd_worker("w1") as lines,
+        fleet.aggregator(aggregator={"wait": "500ms"}) as node,
+    ):
+        repo = await asyncio.to_thread(fleet.upstream.create, "one", 3)
+        key = f"{fleet.upstream.host}/one"
+        false = UpstreamRepo.init(tmp_path / "false.git", "false", "")
+        false.bulk_commits(5)
+        lines.instead[key] = false.path
+        await fleet.register(repo.url)
+        await fleet.until(lambda: _attempted(node, 1))
+        assert not await fleet.here(node, key)
+        answer = await asked(node, key)
+        assert answer.status_code == 503
+        del lines.instead[key]
+        await asyncio.to_thread(repo.commit)
+        await fleet.until_tip(node, key, repo.tip())
+
+
+async def _attempted(node, count):
+    return sum(node.side.collecting.figures().attempts.values()) >= count
+
+
+async def test_a_rewritten_branch_is_followed_and_its_old_tip_is_kept(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        old = repo.tip()
+        new = await asyncio.to_thread(repo.force_push)
+        await fleet.until_tip(node, key, new)
+        kept = await node.side.mirrors.history(RepoKey(key))
+        assert [tip.old for tip in kept] == [old]
+
+
+async def test_what_a_trusted_worker_kept_before_comes_too(fleet):
+    async with fleet.coordinator(), fleet.worker("w1") as worker:
+        repo, key = await fleet.add("one")
+
+        async def tip_there():
+            path = worker.mirror_path(RepoKey(key))
+            return path is not None and read_refs(path).get("refs/heads/main") == repo.tip()
+
+        await fleet.until(tip_there)
+        old = repo.tip()
+        await asyncio.to_thread(repo.force_push)
+        await fleet.until(tip_there)
+        async with fleet.aggregator() as node:
+            await fleet.until_here(node, key)
+            kept = await node.side.mirrors.history(RepoKey(key))
+            assert [tip.old for tip in kept] == [old]
+            run_git(node.side.mirrors.path(RepoKey(key)), "fsck", "--full", "--strict")
+            _, seen = await run_client("ls-remote", f"{node.url}/git/{key}")
+            assert old not in seen
+
+
+async def test_a_mirror_that_is_exact_from_now_on_loses_what_upstream_has_no_more(fleet):
+    """Else its worker would report upstream's refs and serve others."""
+    async with fleet.coordinator(), fleet.worker("w1") as worker, fleet.aggregator() as node:
+        repo = await asyncio.to_thread(fleet.upstream.create, "one", 3)
+        key = f"{fleet.upstream.host}/one"
+        repo.branch("old")
+        await fleet.register(repo.url, mode="append-only")
+        await fleet.until_here(node, key)
+        repo.delete_branch("old")
+        await fleet.until_tip(node, key, await asyncio.to_thread(repo.commit))
+        paths = worker.mirror_path(RepoKey(key)), node.side.mirrors.path(RepoKey(key))
+        assert all("refs/heads/old" in read_refs(path) for path in paths)
+        await fleet.register(repo.url, mode="exact")
+        for path in paths:
+            await fleet.until(lambda path=path: _is(lambda: "refs/heads/old" not in read_refs(path)))
+        assert node.side.collecting.figures().attempts == {End.DONE: 3}
+
+
+# Away and back
+
+
+async def test_it_serves_and_resumes_while_and_after_the_coordinator_is_away(fleet):
+    async with fleet.worker("w1"), fleet.aggregator() as node:
+        async with fleet.coordinator():
+            repo, key = await fleet.add("one")
+            await fleet.until_here(node, key)
+            first = node.side.collecting.figures().changes
+        await fleet.until(lambda: _is(lambda: not node.side.uplink.connected))
+        tip = await asyncio.to_thread(repo.commit)
+        assert (await asked(node, key)).status_code == 200
+        async with httpx2.AsyncClient() as client:
+            ready = await client.get(f"{node.url}/readyz")
+            assert ready.status_code == 200
+            assert "away" in ready.json()["reason"]
+        async with fleet.coordinator():
+            await fleet.until_tip(node, key, tip)
+            assert node.side.collecting.figures().changes - first < 5, "only what changed is told again"
+
+
+async def test_after_a_restart_it_serves_at_once_and_goes_on_from_where_it_was(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"):
+        async with fleet.aggregator() as node:
+            repo, key = await fleet.add("one")
+            await fleet.until_here(node, key)
+            since = await node.side.store.since()
+            await fleet.until(lambda: _serves(fleet, 1))
+        tip = await asyncio.to_thread(repo.commit)
+        async with fleet.aggregator() as node:
+            assert await node.side.store.since() >= since > 0
+            assert (await asked(node, key)).status_code == 200
+            await fleet.until_tip(node, key, tip)
+            await fleet.until(lambda: _serves(fleet, 1))
+    async with fleet.aggregator() as node:
+        assert await fleet.tip(node, key) == tip, "also with nobody else there"
+
+
+async def _serves(fleet, count):
+    return [one.serves for one in fleet.lead.lead.feeds.view()] == [count]
+
+
+async def _is(holds):
+    return holds()
+
+
+async def test_a_mirror_that_vanished_is_fetched_again_and_an_unknown_one_leaves(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"):
+        async with fleet.aggregator() as node:
+            _, key = await fleet.add("one")
+            await fleet.until_here(node, key)
+            path = node.side.mirrors.path(RepoKey(key))
+            stranger = node.side.mirrors.path(RepoKey("h.org/stranger"))
+        shutil.copytree(path, stranger)
+        (stranger / "description").write_text("mirror of h.org/stranger\n")
+        shutil.rmtree(path)
+        async with fleet.aggregator() as node:
+            await fleet.until_here(node, key)
+            assert path.is_dir()
+            assert not stranger.exists()
+            assert [t.key for t in await node.side.mirrors.trashed()] == ["h.org/stranger"]
+
+
+# The catalog
+
+
+async def test_what_leaves_the_catalog_is_in_the_trash_and_comes_back_with_all_that_it_kept(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        old = repo.tip()
+        await fleet.until_tip(node, key, await asyncio.to_thread(repo.force_push))
+        await fleet.remove(key)
+        await fleet.until(lambda: _status(node, key, 404))
+        await fleet.until(lambda: _is(lambda: not node.side.mirrors.path(RepoKey(key)).exists()))
+        assert [t.key for t in await node.side.mirrors.trashed()] == [key]
+        await fleet.register(repo.url)
+        await fleet.until_tip(node, key, repo.tip())
+        assert old in [tip.old for tip in await node.side.mirrors.history(RepoKey(key))]
+
+
+async def _status(node, key, status):
+    return (await asked(node, key)).status_code == status
+
+
+async def test_an_alias_is_served_and_what_is_unknown_is_not(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        _, key = await fleet.add("one", alias="short")
+        await fleet.until_here(node, key)
+        assert (await asked(node, "short")).status_code == 200
+        assert (await asked(node, f"{key}.git")).status_code == 200
+        assert (await asked(node, "h.org/nobody")).status_code == 404
+
+
+async def test_private_repos_are_there_only_for_those_whom_the_coordinator_knows(fleet):
+    async with fleet.coordinator() as lead, fleet.worker("w1"), fleet.aggregator() as node:
+        _, key = await fleet.add("one", private=True)
+        await fleet.until_here(node, key)
+        token, _ = await lead.lead.store.create_token("r", Role.READER)
+        assert (await asked(node, key)).status_code == 404
+        assert (await asked(node, key, token)).status_code == 200
+        assert (await asked(node, key, "evm_nonsense")).status_code == 401
+        auth = f"http.extraHeader=Authorization: Bearer {token}"
+        code, said = await run_client("-c", auth, "ls-remote", f"{node.url}/git/{key}")
+        assert code == 0, said
+
+
+async def test_the_public_does_not_cause_fetches_of_private_repos(fleet):
+    async with (
+        fleet.coordinator(),
+        fleet.worker("w1"),
+        fleet.aggregator(aggregator={"mode": "pull-through", "wait": "500ms"}) as node,
+    ):
+        _, key = await fleet.add("one", private=True)
+        await fleet.until(lambda: _known(node, key))
+        assert (await asked(node, key)).status_code == 404
+        assert node.side.collecting.figures().attempts == {}
+
+
+async def _known(node, key):
+    row = await row_of(node, key)
+    return row is not None and row.wanted is not None
+
+
+# Pull-through
+
+
+PULLING = {"mode": "pull-through", "wait": "20s"}
+
+
+async def test_pulled_through_when_asked_for_once_for_all_who_wait_and_followed_from_then_on(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator(aggregator=PULLING) as node:
+        repo, key = await fleet.add("one")
+        _, other = await fleet.add("two")
+        await fleet.until(lambda: _known(node, key))
+        await fleet.until(lambda: _known(node, other))
+        assert node.side.collecting.figures().attempts == {}
+        answers = await asyncio.gather(*(asked(node, key) for _ in range(10)))
+        assert {a.status_code for a in answers} == {200}
+        assert sum(node.side.collecting.figures().attempts.values()) == 1
+        await fleet.until_tip(node, key, await asyncio.to_thread(repo.commit))
+        assert not await fleet.here(node, other)
+
+
+async def test_a_client_that_waits_in_vain_is_told_so_and_when_to_come_again(fleet):
+    waiting = {"mode": "pull-through", "wait": "300ms"}
+    async with (
+        fleet.coordinator(),
+        fleet.odd_worker("w1", trusted=True) as lines,
+        fleet.aggregator(aggregator=waiting) as node,
+    ):
+        _, key = await fleet.add("one")
+        await fleet.until(lambda: _known(node, key))
+        lines.silent = True
+        answer = await asked(node, key)
+        assert answer.status_code == 503
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert answer.text.startswith("This repository is in the catalog, but not here yet")
+        code, said = await run_client("clone", f"{node.url}/git/{key}", "x", cwd=fleet.folder)
+        assert code != 0
+        assert "not here yet" in said
+        lines.silent = False
+        await fleet.until(lambda: _status(node, key, 200))
+
+
+async def test_above_the_mark_nothing_new_is_fetched_and_clients_are_told_why(fleet):
+    full = {"disk_high": 0.0001, "wait": "1s"}
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator(aggregator=full) as node:
+        _, key = await fleet.add("one")
+        await fleet.until(lambda: _known(node, key))
+        await fleet.until(lambda: _is(lambda: bool(node.side.collecting.alerts)))
+        answer = await asked(node, key)
+        assert answer.status_code == 503
+        assert "no room" in answer.text
+        assert node.side.collecting.figures().attempts == {}
+
+
+async def test_above_the_mark_what_was_pulled_through_leaves_for_good(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"):
+        async with fleet.aggregator(aggregator=PULLING) as node:
+            _, key = await fleet.add("one")
+            await fleet.until(lambda: _known(node, key))
+            assert (await asked(node, key)).status_code == 200
+            path = node.side.mirrors.path(RepoKey(key))
+            assert path.is_dir()
+        async with fleet.aggregator(aggregator={**PULLING, "disk_high": 0.0001}) as node:
+            await fleet.until(lambda: _is(lambda: not path.exists()))
+            row = await row_of(node, key)
+            assert row is not None
+            assert row.here is None
+            assert await node.side.mirrors.trashed() == [], "the trash would take the same room"
+
+
+# What people see
+
+
+async def test_metrics_and_probes_are_its_own_and_the_rest_is_not_here(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        _, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        async with httpx2.AsyncClient(base_url=node.url) as client:
+            assert (await client.get("/healthz")).status_code == 200
+
+            async def counted():
+                text = (await client.get("/metrics")).text
+                return "evermirror_aggregator_repos_here 1.0" in text
+
+            await fleet.until(counted)
+            text = (await client.get("/metrics")).text
+            assert 'evermirror_aggregator_attempts_total{end="done"} 1.0' in text
+            assert "evermirror_aggregator_relay_holders 1.0" in text
+            assert "evermirror_aggregator_coordinator_connected 1.0" in text
+            push = await client.get(f"/git/{key}/info/refs?service=git-receive-pack")
+            assert push.status_code == 403
+
+
+async def test_mirrors_here_are_equal_to_upstreams_with_all_their_refs(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        repo.branch("topic")
+        repo.tag("v1", annotated=True)
+        await fleet.until_here(node, key)
+
+        async def equal():
+            return read_refs(node.side.mirrors.path(RepoKey(key))) == repo.public_refs()
+
+        await fleet.until(equal)
+
+
+async def test_what_fetches_left_in_pieces_is_put_together_and_goes_on_being_followed(fleet, monkeypatch):
+    monkeypatch.setattr(collected_care, "SETTLE_S", 0.0)
+    packs = {"maintenance": {"packs_max": 2}}
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator(**packs) as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        for _ in range(5):
+            await fleet.until_tip(node, key, await asyncio.to_thread(repo.commit))
+        path = node.side.mirrors.path(RepoKey(key))
+        await fleet.until(lambda: _is(lambda: len(list(path.glob("objects/pack/*.pack"))) < 6))
+        await fleet.until_tip(node, key, await asyncio.to_thread(repo.commit))
+        run_git(path, "fsck", "--full", "--strict")
