@@ -20,7 +20,9 @@ class Admin:
     """A fleet in memory; ``orders`` are those that were carried out."""
 
     def __init__(self, workers):
-        self.workers = [SimpleNamespace(id=n, name=f"w{n}", duty=Duty.ACTIVE) for n in range(workers)]
+        self.workers = [
+            SimpleNamespace(node=f"worker/{n}-7", name=f"w{n}", duty=Duty.ACTIVE) for n in range(workers)
+        ]
         self.orders = []
         self.failing = False
 
@@ -47,7 +49,7 @@ class House:
 
     async def accuse(self, worker, by="aggregator/1", reason="lies"):
         name = by.replace("aggregator/", "front")
-        await self.it.heard(by, name, Accused(f"worker/{worker}", KEY, reason, "e" * 5000))
+        await self.it.heard(by, name, Accused(f"worker/{worker}-7", KEY, reason, "e" * 5000))
 
     @property
     def quarantined(self):
@@ -62,6 +64,14 @@ async def test_an_accusation_is_believed_with_its_reason_and_evidence_cut():
     assert reason == "r" * accusing.REASON_MAX + f" ({KEY})"
     assert detail == {"repo": KEY, "evidence": "e" * accusing.EVIDENCE_MAX}
     assert not house.alerts
+
+
+async def test_who_has_the_number_of_one_that_retired_does_not_answer_for_it():
+    house = House(8)
+    house.admin.workers[3].node = "worker/3-8"
+    await house.accuse(3)
+    assert house.quarantined == []
+    assert house.it.figures.void == 1
 
 
 async def test_one_aggregator_is_believed_about_three_in_an_hour():
@@ -105,7 +115,7 @@ async def test_the_same_again_changes_and_costs_nothing():
 async def test_the_alert_ends_when_it_is_calm_again():
     house = House(1)
     await house.accuse(0)
-    house.admin.workers.append(SimpleNamespace(id=1, name="w1", duty=Duty.ACTIVE))
+    house.admin.workers.append(SimpleNamespace(node="worker/1-7", name="w1", duty=Duty.ACTIVE))
     await house.accuse(1)
     await house.accuse(1)
     house.it.tick()

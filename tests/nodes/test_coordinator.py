@@ -44,7 +44,7 @@ from evermirror.model.messages import (
     WorkerStatus,
 )
 from evermirror.model.refs import Oid, RefChange, RefsDigest
-from evermirror.model.relay import Source, worker_node_id
+from evermirror.model.relay import NodeId, Source
 from evermirror.model.repo import Host, Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import TaskStatus, Trigger
 from evermirror.model.url import UrlRules
@@ -83,7 +83,9 @@ class NotingOrders(Orders):
     """Notes what the store has at the moment at which a command is sent."""
 
     def __init__(self, store):
-        super().__init__(store, lambda _, holder, key: Source(key, worker_node_id(holder)), lambda _: None)
+        super().__init__(
+            store, lambda _, holder, key: Source(key, NodeId(f"worker/{holder}")), lambda _: None
+        )
         self.store = store
         self.stored = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import statistics
 import time
 from dataclasses import replace
@@ -10,7 +11,11 @@ from dataclasses import replace
 import httpx2
 import pytest
 
+from evermirror.edge.relay.certificate import own_certificate
+from evermirror.edge.relay.limits import ServingLimits
 from evermirror.edge.relay.seal import Unsealer
+from evermirror.edge.relay.server import RelayServer
+from evermirror.edge.relay.serving import ServingLines
 from evermirror.edge.rpc.transport import Identity, PeerGone
 from evermirror.edge.store.store import Store
 from evermirror.model.access import Role
@@ -38,6 +43,7 @@ from evermirror.model.wire import (
 )
 from evermirror.model.worker import Duty
 from evermirror.nodes.coordinator import accusing, feed, feeds
+from evermirror.nodes.running import running
 from tests.support.followers import house_at
 
 A, B = "example.org/team/a", "example.org/team/b"
@@ -62,6 +68,10 @@ def grpc(request):
     return request.param
 
 
+def node_named(house, name):
+    return next(w.node for w in house.lead.admin.look().workers if w.name == name)
+
+
 def record(key):
     return RepoRecord(RepoSpec(key, f"https://{key}.git", Host("example.org")))
 
@@ -81,7 +91,7 @@ async def test_a_push_is_told_with_who_holds_it(house, grpc):
         change = front.all(Changes)[-1].items[-1]
         assert (change.key, change.digest, change.size_bytes) == (A, OLD, 77)
         (holder,) = change.holders
-        assert holder.node == f"worker/{worker.number}"
+        assert holder.node == node_named(house, "attic")
         assert (holder.name, holder.trusted, holder.operator) == ("attic", True, "alice")
         assert (holder.primary, holder.digest, holder.verified_at) == (True, OLD, 1000.0)
 
@@ -281,7 +291,7 @@ async def test_a_worker_that_lies_is_quarantined_with_the_reason_on_record(house
     async with house.worker(1, "attic") as worker, house.aggregator(grpc=grpc) as front:
         await house.add(A)
         await worker.until_assigned(A)
-        await front.say(Accused(f"worker/{worker.number}", A, "serves other refs than it reports", "x != y"))
+        await front.say(Accused(node_named(house, "attic"), A, "serves other refs than it reports", "x != y"))
         await house.until(lambda: duty(house, "attic") is Duty.QUARANTINED)
         (noted,) = [r for r in await house.lead.store.list_audit(20) if r.action == "worker.quarantined"]
         assert (noted.actor, noted.subject) == ("aggregator front", "attic")
@@ -292,12 +302,12 @@ async def test_a_worker_that_lies_is_quarantined_with_the_reason_on_record(house
 
 async def test_a_broken_aggregator_does_not_empty_the_fleet(house):
     async with (
-        house.worker(1, "attic") as one,
-        house.worker(2, "cellar") as two,
+        house.worker(1, "attic"),
+        house.worker(2, "cellar"),
         house.aggregator() as front,
     ):
-        for worker in (one, two, two):
-            await front.say(Accused(f"worker/{worker.number}", A, "lies", ""))
+        for name in ("attic", "cellar", "cellar"):
+            await front.say(Accused(node_named(house, name), A, "lies", ""))
         await house.until(lambda: duty(house, "attic") is Duty.QUARANTINED)
         await house.until(lambda: "accusation" in {a.kind.value for a in house.lead.admin.view().alerts})
         assert duty(house, "cellar") is Duty.ACTIVE
@@ -305,7 +315,8 @@ async def test_a_broken_aggregator_does_not_empty_the_fleet(house):
 
 async def test_only_workers_can_be_accused(house):
     async with house.worker(1, "attic") as worker, house.aggregator() as front:
-        for node in ("aggregator/90", "worker/77", "attic", f"worker/{worker.number}x"):
+        own, number = node_named(house, "attic"), f"worker/{worker.number}"
+        for node in ("aggregator/90", "worker/77", "attic", number, f"{own}x", f"{number}-1"):
             await front.say(Accused(node, A, "lies", ""))
         await front.say(AskHolders(1, (A,)))
         await front.next(Holders)
@@ -324,7 +335,8 @@ async def test_every_node_gets_a_pass_that_says_who_it_is(house, grpc):
         told = await worker.next(Access)
         read = node_of(told)
         assert (read.node, read.role, read.until) == (told.node, Role.WORKER, told.until)
-        assert told.node == f"worker/{worker.number}"
+        assert told.node == node_named(house, "attic")
+        assert told.node.startswith(f"worker/{worker.number}-")
         read = node_of(await front.next(Access))
         assert read.role is Role.AGGREGATOR
         assert read.node.startswith("aggregator/")
@@ -356,6 +368,15 @@ async def test_everybody_hears_of_a_relay_that_comes_and_of_one_that_is_gone_for
         assert (await worker.next(Access, 2)).relays == ()
 
 
+async def test_who_rests_between_dials_hears_that_a_relay_is_back_where_it_was(house, monkeypatch):
+    async with house.worker(1, "attic") as worker:
+        async with house.aggregator(relay=RELAY):
+            assert (await worker.next(Access, 1)).relays == (RELAY,)
+        monkeypatch.setattr(feeds, "MISSED_S", 0.0)
+        async with house.aggregator(relay=RELAY):
+            assert (await worker.next(Access, 2)).relays == (RELAY,)
+
+
 async def test_passes_are_renewed_in_time(house, monkeypatch):
     async with house.worker(1, "attic") as worker, house.aggregator() as front:
         monkeypatch.setattr(feeds, "RENEW_S", 0.1)
@@ -377,10 +398,63 @@ async def test_who_takes_over_gets_a_ticket_for_what_it_reads(house):
             await house.lead.admin.drain("attic", actor="test")
             await new.until_assigned(A)
             (source,) = [s for o in new.all(Ordered) for s in getattr(o.command, "sources", ())]
-            assert (source.key, source.holder) == (A, f"worker/{old.number}")
+            holder, bearer = node_named(house, "attic"), node_named(house, "cellar")
+            assert (source.key, source.holder) == (A, holder)
             ticket = Unsealer(access.seal_key).read_ticket(source.ticket, time.time())
-            assert (ticket.bearer, ticket.holder) == (f"worker/{new.number}", f"worker/{old.number}")
+            assert (ticket.bearer, ticket.holder) == (bearer, holder)
             assert ticket.key == A
+
+
+async def test_who_gets_a_retired_workers_number_is_another_node(house, tmp_path):
+    async with house.worker(1, "attic") as worker:
+        before = await worker.next(Access)
+        number = worker.number
+    await house.lead.admin.retire("attic", actor="test")
+    async with house.worker(2, "cellar") as heir, house.aggregator() as front:
+        assert heir.number == number
+        after = await heir.next(Access)
+        assert before.node != after.node == node_of(after).node
+        await house.add(A)
+        await heir.until_assigned(A)
+        await heir.synced(A, OLD, first=True)
+        await house.until(lambda: any(c.digest for f in front.all(Changes) for c in f.items))
+        (holder,) = front.all(Changes)[-1].items[-1].holders
+        assert holder.node == after.node
+        await front.say(Accused(before.node, A, "lies", ""))
+        await front.say(AskHolders(1, (A,)))
+        await front.next(Holders)
+        assert duty(house, "cellar") is Duty.ACTIVE
+        await front.say(Accused(after.node, A, "lies", ""))
+        await house.until(lambda: duty(house, "cellar") is Duty.QUARANTINED)
+    certificate = own_certificate(tmp_path / "relay")
+    async with RelayServer(("127.0.0.1", 0), certificate, lambda: Unsealer(after.seal_key)) as relay:
+        relays = (RelayAddress(f"127.0.0.1:{relay.port}", certificate.fingerprint),)
+        async with lines_with(replace(before, relays=relays)):
+            await house.until(lambda: relay.reachable(before.node))
+            assert not relay.reachable(after.node), "the old pass speaks for the one that it was given to"
+            relay.close_node(before.node, barred_s=60.0)
+            async with lines_with(replace(after, relays=relays)):
+                await house.until(lambda: relay.reachable(after.node))
+
+
+@contextlib.asynccontextmanager
+async def lines_with(access):
+    """Somebody who waits at the relays to be read from, with this pass."""
+    lines = ServingLines(None, ServingLimits(pause_first_s=0.05, pause_last_s=0.2))
+    lines.set_access(access)
+    async with running(lines.run, asyncio.Event()):
+        yield
+
+
+async def test_a_worker_is_the_same_node_after_it_was_away_and_after_the_coordinator_was(tmp_path):
+    nodes = []
+    for _ in range(2):
+        async with house_at(tmp_path / "data") as house:
+            for _ in range(2):
+                async with house.worker(1, "attic") as worker:
+                    nodes.append((await worker.next(Access)).node)
+    assert len(nodes) == 4
+    assert len(set(nodes)) == 1
 
 
 async def test_without_a_relay_nobody_is_told_to_read_from_others(house):

@@ -91,7 +91,13 @@ def test_nobody_who_clones_sees_a_repo_break_while_it_is_updated(fleet, tmp_path
             if over.is_set():
                 return count
             repo = fleet.repos[key]
-            repo.branch(f"b/{count}") if count % 3 == 2 else repo.bulk_commits(5)
+            match count % 4:
+                case 1:
+                    repo.force_push()
+                case 2:
+                    repo.branch(f"b/{count}")
+                case _:
+                    repo.bulk_commits(5)
             fleet.ask_sync(key)
         raise AssertionError
 

@@ -11,13 +11,15 @@ from typing import NewType
 
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoKey
-from evermirror.model.worker import WorkerId
+from evermirror.model.worker import WorkerRecord
 
-NodeId = NewType("NodeId", str)  # "worker/12": by the fleet's number; "aggregator/3": by its token's
+NodeId = NewType("NodeId", str)  # "worker/12-1794800000123", "aggregator/3" (its token's number)
 
 
-def worker_node_id(worker: WorkerId) -> NodeId:
-    return NodeId(f"worker/{worker}")
+def worker_node_id(record: WorkerRecord) -> NodeId:
+    """Nobody's ever again: a number is given anew once its worker has retired, so when that one joined is in
+    it, too (milliseconds). What one was given, or is remembered of it, never counts for the next."""
+    return NodeId(f"worker/{record.id}-{round(record.joined_at * 1000)}")
 
 
 def aggregator_node_id(token_id: int) -> NodeId:

@@ -32,17 +32,20 @@ from evermirror.core.collect.events import (
     End,
     Evicted,
     HoldersTold,
+    Lost,
     PendingLoaded,
     Reachability,
     Ticked,
     Unused,
     Wanted,
 )
+from evermirror.core.collect.limited import LIMITED_S
 from evermirror.core.collect.machine import Collector
 from evermirror.core.collect.rows import Charge, Doubt, How, Suspicion
 from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.model.changes import RepoHolders
-from evermirror.model.repo import Mode
+from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.repo import Host, Mode
 from evermirror.sim.collect.shelf import Shelf
 from tests.core.collect.small import ANNA, BERT, NOW, A, B, C, change, ended, here, holder, row, spec
 
@@ -214,6 +217,55 @@ def test_an_upstream_that_is_away_is_stood_in_for_by_enough_operators_only():
     stage.change("two")
     stage.end(End.UPSTREAM_AWAY)
     assert not stage.all(Fetch)
+
+
+def test_a_host_that_limits_us_is_asked_for_none_of_its_repos_and_others_go_on():
+    stage = Stage(fetches=1)
+    for number, name in enumerate(("one", "two", "three"), 1):
+        stage.change(name, seq=number)
+    (first,) = [job.case.order for job in stage.machine.queue if job.case is not None]
+    stage.end(End.UPSTREAM_AWAY, of=first, retry_after_s=120.0)
+    assert not stage.all(Fetch), "the same host would be asked for the next"
+    other = replace(
+        change("other", seq=9, holders=(holder(),)), spec=replace(spec("other"), host=Host("b.example"))
+    )
+    stage.do(Changed(other, None))
+    assert stage.order.key == other.key
+    stage.end(upstream=A)
+    for _ in range(11):
+        stage.tick(10)
+        for ask in stage.all(AskHolders):
+            for key in ask.keys:
+                stage.told(holder(), name=key.rsplit("/", 1)[1])
+                assert not stage.all(Fetch)
+    stage.tick(11)
+    asked = [key for ask in stage.all(AskHolders) for key in ask.keys]
+    assert asked
+    stage.told(holder(), name=asked[0].rsplit("/", 1)[1])
+    assert stage.order.key == asked[0]
+
+
+def test_a_host_that_limits_us_is_not_looked_at_for_other_repos():
+    audited = [row(name, here=here(A), taken=A) for name in ("one", "two")]
+    stage = Stage(rows=audited, looks=1)
+    for each in audited:
+        stage.do(AuditPicked(each))
+        stage.told(holder(refs=A), name=each.key.rsplit("/", 1)[1])
+    (look,) = [job.case.order for job in stage.machine.queue if job.case is not None]
+    limited = Failure(FailureKind.RATE_LIMITED, "too many requests")
+    stage.end(End.UPSTREAM_AWAY, of=look, failure=limited)
+    assert not stage.all(Look)
+    stage.tick(LIMITED_S - 1)
+    assert not stage.all(Look)
+
+
+def test_a_repo_that_is_gone_upstream_says_nothing_about_its_host():
+    stage = Stage(fetches=1)
+    stage.change("one")
+    order = stage.order
+    stage.change("two", seq=2)
+    stage.end(End.UPSTREAM_AWAY, of=order, failure=Failure(FailureKind.NOT_FOUND, "gone"))
+    assert stage.order.key == row("two").key
 
 
 def test_failures_pause_longer_and_longer():
@@ -470,6 +522,64 @@ def test_what_is_here_by_the_word_of_an_accused_node_is_withdrawn_until_somebody
     assert stage.shelf.rows[by_word.key].served
 
 
+# The mirror here
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_mirror_that_is_damaged_or_gone_is_withdrawn_and_fetched_anew(damaged):
+    known = row(here=here(A), taken=A)
+    stage = Stage(rows=[known])
+    stage.do(Lost(known.key, damaged, known))
+    assert [w.key for w in stage.all(Withdraw)] == [known.key]
+    assert (stage.row.served, stage.row.place is not None) == (False, True)
+    assert (stage.row.here is None) is not damaged, "a damaged one is on the disk, and may be evicted"
+    stage.told(holder())
+    assert stage.order.first is not damaged
+    stage.end(upstream=A)
+    assert stage.all(Serve)
+    assert (stage.row.served, stage.row.place) == (True, None)
+
+
+def test_a_look_at_upstream_does_not_mend_a_damaged_mirror():
+    known = row(here=here(A), taken=A)
+    stage = Stage(rows=[known])
+    stage.do(AuditPicked(known))
+    stage.told(holder(refs=A))
+    look = stage.order
+    stage.do(Lost(known.key, damaged=True, row=known))
+    stage.end(End.LOOKED, of=look, upstream=A)
+    assert not stage.row.served
+    assert isinstance(stage.order, Fetch)
+
+
+def test_a_loss_during_the_fetch_that_makes_up_for_it_starts_no_other():
+    known = row(here=here(A), taken=A)
+    stage = Stage(rows=[known])
+    stage.change(refs=B, seq=2)
+    order = stage.order
+    stage.do(Lost(known.key, damaged=True, row=known))
+    assert not stage.all(Fetch)
+    stage.end(of=order, upstream=B)
+    assert (stage.row.served, stage.row.here.digest) == (True, B)
+    assert not stage.all(Fetch)
+
+
+def test_pulled_through_what_is_gone_comes_back_for_the_next_client():
+    known = row(here=here(A), taken=A)
+    stage = Stage(rows=[known], mode=CollectMode.PULL_THROUGH)
+    stage.do(Lost(known.key, damaged=False, row=known))
+    assert stage.row.place is None
+    stage.want()
+    stage.told(holder())
+    assert stage.order.first
+
+
+def test_what_was_not_here_is_not_lost():
+    stage = Stage(rows=[row(wanted=None)])
+    assert stage.do(Lost(row().key, damaged=True, row=stage.row)) == ()
+    assert stage.do(Lost(row().key, damaged=False)) == ()
+
+
 # Crashes
 
 
@@ -529,3 +639,22 @@ def test_what_finds_no_seat_waits_in_the_store_and_comes_later():
         if done == 10:
             break
     assert done == 10
+
+
+def test_a_holder_whose_fetches_never_end_does_not_keep_the_repos_of_others_out():
+    slow = [row(f"slow{n}", place=NOW - 1_000 + n) for n in range(200)]
+    stage = Stage(rows=[*slow, row("quick", place=NOW)], queue_max=40)
+    begun = []
+    for _ in range(300):
+        stage.tick()
+        stage.load()
+        asked = [key for ask in stage.all(AskHolders) for key in ask.keys]
+        while asked:
+            name = asked.pop().rsplit("/", 1)[1]
+            stage.told(holder(BERT if name == "quick" else ANNA), name=name)
+            begun += stage.all(Fetch)
+            asked += [key for ask in stage.all(AskHolders) for key in ask.keys]
+    assert [o.holder.node for o in begun].count(ANNA) == stage.settings.per_holder
+    assert row("quick").key in {o.key for o in begun}
+    assert len(stage.machine.queue) <= 20
+    assert sum(r.place is not None for r in stage.shelf.rows.values()) == 201, "all are still to be fetched"

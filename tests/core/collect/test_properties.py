@@ -15,6 +15,7 @@ from evermirror.core.collect.events import (
     End,
     Evicted,
     HoldersTold,
+    Lost,
     PendingLoaded,
     Reachability,
     Ticked,
@@ -104,6 +105,7 @@ steps = st.lists(
                 "jump",
                 "disk",
                 "nodes",
+                "lost",
                 "crash",
             ]
         ),
@@ -212,6 +214,9 @@ class Drive:
                 self.do(Evicted(row(NAMES[chance % 6]).key))
             case "nodes":
                 self.do(Reachability(frozenset(n for i, n in enumerate(NODES) if chance >> i & 1)))
+            case "lost":
+                key = row(NAMES[chance % 6]).key
+                self.do(Lost(key, bool(chance & 8), self.shelf.rows.get(key)))
             case "crash":
                 self.begin()
 

@@ -614,6 +614,53 @@ async def test_relay_killed_and_back(quick):
             assert await works(quick)
 
 
+async def test_who_rests_between_dials_comes_at_once_when_the_relay_is_named_again(quick):
+    long = ServingLimits(pause_first_s=600.0, pause_last_s=600.0, line=quick.limits.line)
+    async with quick.serving(Scripted(echo), limits=long) as lines:
+        await quick.relay.__aexit__(None, None, None)
+        await until(lambda: not lines.connected)
+        await asyncio.sleep(0.2)  # it dials, in vain, and rests
+        async with quick.relaying() as back:
+            await asyncio.sleep(0.2)
+            assert not back.reachable(HOLDER)
+            lines.set_access(quick.access())
+            await until(lambda: back.reachable(HOLDER), 5)
+            assert await works(quick)
+
+
+async def test_who_comes_before_the_coordinators_word_comes_again_soon(tmp_path):
+    fleet = Fleet(tmp_path)
+    heard, fleet.unsealer = fleet.unsealer, None
+    async with fleet.relaying() as relay:
+        lines = ServingLines(Scripted(echo), ServingLimits(pause_first_s=0.01))
+        lines.set_access(fleet.access())
+        work = asyncio.create_task(lines.run())
+        try:
+            await asyncio.sleep(0.3)
+            assert not relay.reachable(HOLDER)
+            fleet.unsealer = heard
+            await until(lambda: relay.reachable(HOLDER), 2)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_who_asks_is_told_when_a_holder_arrives_and_not_of_each_line(fleet):
+    go, arrivals = asyncio.Event(), []
+    fleet.relay.on_arrival = lambda: arrivals.append(fleet.relay.reachable(HOLDER))
+
+    async def waits(request, body):
+        await go.wait()
+        yield b"done"
+
+    async with fleet.serving(Scripted(waits)):
+        asks = [asyncio.create_task(gather(fleet.relay.ask(fleet.ask(), no_body()))) for _ in range(2)]
+        await until(lambda: fleet.relay.figures().serving_lines >= 2)
+        go.set()
+        assert await asyncio.gather(*asks) == [b"done"] * 2
+        assert arrivals == [True]
+
+
 async def test_a_line_ends_with_its_pass_and_the_next_comes_with_a_new_one(quick):
     async with quick.serving(Scripted(echo), access=quick.access(lives_s=1.0)) as lines:
         lines.set_access(quick.access())

@@ -176,6 +176,13 @@ async def test_an_accused_nodes_word_counts_no_more(file):
     ]
 
 
+@pytest.mark.parametrize("how", How)
+async def test_told_as_served_is_what_its_row_says_is_served(file, how):
+    one = row(1, here=here(how=how))
+    await file.write([PutRow(one)])
+    assert bool(await file.served(None, 10)) is one.served
+
+
 async def test_what_is_served_is_told_in_parts_and_counted(file):
     await file.write([PutRow(row(n, here=here(n))) for n in range(5)] + [PutRow(row(9, place=1.0))])
     first = await file.served(None, 3)

@@ -33,6 +33,11 @@ class Accuser:
         draft.act(Alert(AlertKind.ACCUSED, found.node, f"{found.node} {found.reason} ({key})"))
         return self._distrust(found.node, now, draft)
 
+    def split(self, key: RepoKey, draft: Draft) -> None:
+        """Too many agree to accuse them all."""
+        text = f"several operators agree on refs of {key} that upstream does not show us"
+        draft.act(Alert(AlertKind.SPLIT, key, text))
+
     def _distrust(self, node: NodeId, now: float, draft: Draft) -> list[Job]:
         """What is here by its word alone is not served until somebody else has vouched for it. Rows that are
         in the store alone are changed there."""

@@ -7,6 +7,17 @@ that no worker can know.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from evermirror.core.collect.rows import Doubt, Row
+from evermirror.model.repo import Mode
+
+
+def to_audit(row: Row, now: float) -> Row:
+    """Of an append-only mirror only a fetch tells whether all of upstream's refs are there."""
+    exact = row.spec.mode is Mode.EXACT
+    return replace(row, doubt=Doubt(now)) if exact else replace(row, place=now)
+
 
 class Audits:
     """A pick that was not answered within ``lost_s`` is asked for again; nothing is made up for later."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from evermirror.core.collect.decisions import Belief
-from evermirror.core.collect.rows import How, Row, agree
+from evermirror.core.collect.rows import Row, agree
 from evermirror.core.collect.settings import CollectSettings, Verify
 from evermirror.core.collect.suspect import operators_for
 from evermirror.model.changes import HolderReport
@@ -108,7 +108,7 @@ def _ahead(row: Row, holder: HolderReport) -> bool:
     """Its report leads on from what is here."""
     if holder.digest is None:
         return False
-    if row.here is None or row.here.how is How.DOUBTED:
+    if row.here is None or not row.served:
         return True
     if agree(holder.digest, row.here.digest):
         return agree(holder.digest, row.wanted)

@@ -4,7 +4,7 @@ Events are handled one at a time. Some carry the repo's ``row`` as the store has
 all earlier decisions; None where the store has none. Where the machine holds the row itself, its own counts.
 
 Reads that the store must offer, each answered by one event:
-    row_of(key)                 for Changed and Wanted
+    row_of(key)                 for Changed, Wanted and Lost
     pending(first, after, limit)  rows with a place or a doubt (``row.scan_at`` is not None) of which nothing
                                 (``first``) or something is here, in the order (scan_at, key), beyond
                                 ``after``: answers LoadPending with PendingLoaded
@@ -144,6 +144,15 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """The mirror that the row says is here is ``damaged``, or gone from the disk."""
+
+    key: RepoKey
+    damaged: bool
+    row: Row | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Comes about every second; ``chance`` is evenly drawn from [0, 1)."""
 
@@ -160,5 +169,6 @@ Event = (
     | AuditPicked
     | DiskTold
     | Evicted
+    | Lost
     | Ticked
 )

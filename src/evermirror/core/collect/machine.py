@@ -17,14 +17,10 @@ Rules
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from evermirror.core.collect.accusing import Accuser
-from evermirror.core.collect.audit import Audits
+from evermirror.core.collect.audit import Audits, to_audit
 from evermirror.core.collect.clients import Clients
 from evermirror.core.collect.decisions import (
-    Alert,
-    AlertKind,
     Decision,
     Discard,
     DoubtReports,
@@ -45,6 +41,7 @@ from evermirror.core.collect.events import (
     Event,
     Evicted,
     HoldersTold,
+    Lost,
     PendingLoaded,
     Reachability,
     Ticked,
@@ -53,15 +50,15 @@ from evermirror.core.collect.events import (
 from evermirror.core.collect.placing import judged_place, placed
 from evermirror.core.collect.queue import Job, Queue, Spot
 from evermirror.core.collect.room import Room
-from evermirror.core.collect.rows import Doubt, Row
+from evermirror.core.collect.rows import Row
 from evermirror.core.collect.scan import Scan
 from evermirror.core.collect.settings import CollectSettings
 from evermirror.core.collect.starting import Starter
 from evermirror.core.collect.suspect import Case
-from evermirror.core.collect.telling import cleared, heard, told
+from evermirror.core.collect.telling import cleared, heard, lost, told
 from evermirror.core.collect.verdict import Verdict, judge
 from evermirror.model.changes import HolderReport
-from evermirror.model.repo import Mode, RepoKey
+from evermirror.model.repo import RepoKey
 
 CLOCK_BACK_S = 1.0  # less is no jump
 
@@ -112,7 +109,7 @@ class Collector:
             case AttemptEnded():
                 self._ended(event.attempt, now, draft)
             case Reachability():
-                self._reachability(event, now, draft)
+                self._starter.reach(event.nodes, now, draft)
             case PendingLoaded():
                 self._loaded(event, now, draft)
             case AuditPicked():
@@ -121,6 +118,8 @@ class Collector:
                 self._disk(event, now, draft)
             case Evicted():
                 self._room.evicted(event.key)
+            case Lost():
+                self._lost(event, now, draft)
             case Ticked():
                 self._ticked(event, now, draft)
         self._starter.pump(now, draft)
@@ -165,7 +164,17 @@ class Collector:
         if job is not None:
             self._drop(job)
 
-    def _consider(self, row: Row, now: float, draft: Draft, holders: tuple[HolderReport, ...]) -> None:
+    def _lost(self, event: Lost, now: float, draft: Draft) -> None:
+        job = self._queue.get(event.key)
+        row = event.row if job is None or job.gone else job.row
+        if row is None or row.here is None:
+            return
+        draft.act(Withdraw(row.key, "its mirror is damaged" if event.damaged else "its mirror is gone"))
+        self._consider(lost(row, damaged=event.damaged), now, draft)
+
+    def _consider(
+        self, row: Row, now: float, draft: Draft, holders: tuple[HolderReport, ...] | None = None
+    ) -> None:
         """The repo's row has news: what is to be fetched, and where it stands in the queue."""
         job = self._queue.get(row.key)
         row = placed(row, now, row.key in self._clients, self.settings)
@@ -179,7 +188,8 @@ class Collector:
                 return
         else:
             self._queue.update(job, row)
-        job.holders, job.holders_at = holders, now
+        if holders is not None:
+            job.holders, job.holders_at = holders, now
         job.try_now, job.rest_until = row.retry_at <= now, 0.0
         self._move_on(job, now, draft)
 
@@ -244,10 +254,11 @@ class Collector:
         self._unseat(job, sleeps_s=until - now)
 
     def _unseat(self, job: Job, sleeps_s: float = 0.0) -> None:
-        """Back to the store: who had a seat only for a client, and where seats are rare who sleeps long."""
+        """Back to the store: seats for a client only; where seats are rare, who sleeps long or in a crowd."""
         waits = job.key in self._clients or job.case is not None
         scan, seats = self._scans[job.row.first], self._queue.seats(job.row.first)
-        if not waits and (seats < 0 or (sleeps_s > self.settings.rescan_s and scan.needs_seats(seats))):
+        rests = sleeps_s > self.settings.rescan_s or (scan.has_more and self._queue.is_crowded(job))
+        if not waits and (seats < 0 or (rests and scan.needs_seats(seats))):
             self._drop(job)
             scan.left_some()
 
@@ -267,12 +278,6 @@ class Collector:
                 self._queue.update(job, row)
                 draft.put(row)
             self._starter.told(job, now, draft)
-
-    def _reachability(self, event: Reachability, now: float, draft: Draft) -> None:
-        new = event.nodes - self._starter.reachable
-        self._starter.reachable = event.nodes
-        for node in sorted(new):
-            self._starter.freed(node, now, draft)
 
     # Attempts
 
@@ -315,16 +320,14 @@ class Collector:
             job.barred[case.holder.node] = now + verdict.bar_s
         if verdict.ask_anew:
             job.holders_at = None
-        if verdict.upstream_away_s:
-            job.upstream_away_until = now + verdict.upstream_away_s
+        self._starter.upstream_away(job, verdict, now)
         job.try_now = verdict.next_holder or bool(verdict.upstream_away_s and case.holder is not None)
         if verdict.no_room:
             self._room.write_failed(now, draft)
         if verdict.tell_doubt:
             draft.act(DoubtReports(job.key))
         if verdict.split:
-            text = f"several operators agree on refs of {job.key} that upstream does not show us"
-            draft.act(Alert(AlertKind.SPLIT, job.key, text))
+            self._accuser.split(job.key, draft)
         for accusation in verdict.accusations:
             for other in self._accuser.accuse(job.key, accusation, now, draft):
                 self._move_on(other, now, draft)
@@ -351,10 +354,7 @@ class Collector:
         row = event.row
         if row is None or self._queue.get(row.key) is not None or row.scan_at is not None:
             return
-        # Of an append-only mirror only a fetch tells whether all of upstream's refs are there.
-        exact = row.spec.mode is Mode.EXACT
-        row = replace(row, doubt=Doubt(now)) if exact else replace(row, place=now)
-        job = self._queue.admit(row)
+        job = self._queue.admit(to_audit(row, now))
         if job is not None:
             self._starter.route(job, now, draft)
 

@@ -11,6 +11,8 @@ Rules
 - Within a lane the smallest *place* is next: when it began to wait, or last failed, plus a step for each
   class below critical. So a class waits a bounded time longer than the one above it, and nothing starves.
 - A repo whose holders are all busy or away sleeps, and is woken when one of them is free.
+- So many may wait for one holder; where seats are rare the others that do go back to the store, so that a
+  holder that is slow or away does not keep everybody else's repos out.
 - Updates and first fetches have a bounded number of seats each; what finds none stays in the store.
 - Entries of heaps are never taken out: each move gives the job a new ticket, and older entries are void.
 """
@@ -68,7 +70,8 @@ def place_of(since: float, priority: Priority, class_step_s: float) -> float:
 class Job:
     """A repo in the queue. ``waited_since``: a client waits for it. ``case`` is the attempt under way.
     ``try_now``: something changed, the pause after a failure need not be kept; ``rest_until``: there was
-    nobody to fetch from, ``misses`` times in a row. ``gone``: it left the catalog during the attempt."""
+    nobody to fetch from, ``misses`` times in a row; ``parked``: for whom it sleeps. ``gone``: it left the
+    catalog during the attempt."""
 
     __slots__ = (
         "asked_at",
@@ -79,6 +82,7 @@ class Job:
         "holders_at",
         "look",
         "misses",
+        "parked",
         "rest_until",
         "row",
         "spot",
@@ -96,6 +100,7 @@ class Job:
         self.look = False
         self.try_now = False
         self.misses = 0
+        self.parked: tuple[NodeId, ...] = ()
         self.rest_until = 0.0
         self.holders: tuple[HolderReport, ...] = ()
         self.holders_at: float | None = None
@@ -139,6 +144,8 @@ class Queue:
         }
         self._asleep: list[_Entry] = []
         self._parked: dict[NodeId, list[_Entry]] = {}
+        self._sleepers: dict[NodeId, int] = {}  # jobs that are parked for each
+        self._crowd = max(self._seats // 4, 1)
         self._load: dict[NodeId, int] = {}
         self._counts = dict.fromkeys(Spot, 0)
         self._tenants = {True: 0, False: 0}  # jobs of which nothing, something is here
@@ -199,6 +206,7 @@ class Queue:
 
     def drop(self, job: Job) -> None:
         if self._jobs.pop(job.key, None) is not None:
+            self._unpark(job)
             self._counts[job.spot] -= 1
             self._tenants[job.row.first] -= 1
 
@@ -216,7 +224,9 @@ class Queue:
         """Until then, or until one of the nodes is free."""
         self._move(job, Spot.ASLEEP)
         self._lie(job, until)
-        for node in nodes:
+        job.parked = tuple(nodes)
+        for node in job.parked:
+            self._sleepers[node] = self._sleepers.get(node, 0) + 1
             self._push(self._parked.setdefault(node, []), (job.order, job.key, job.ticket))
 
     def start(self, job: Job, case: Case) -> None:
@@ -287,6 +297,10 @@ class Queue:
     def parked_nodes(self) -> list[NodeId]:
         return list(self._parked)
 
+    def is_crowded(self, job: Job) -> bool:
+        """It sleeps for nodes for each of which enough others sleep already."""
+        return bool(job.parked) and all(self._sleepers[node] > self._crowd for node in job.parked)
+
     def clock_went_back(self, by_s: float) -> None:
         """Nobody sleeps longer for it."""
         self._asleep = [(at - by_s, key, ticket) for at, key, ticket in self._asleep]
@@ -303,7 +317,15 @@ class Queue:
     def _lie(self, job: Job, until: float) -> None:
         self._push(self._asleep, (until, job.key, job.ticket))
 
+    def _unpark(self, job: Job) -> None:
+        for node in job.parked:
+            self._sleepers[node] -= 1
+            if not self._sleepers[node]:
+                del self._sleepers[node]
+        job.parked = ()
+
     def _move(self, job: Job, spot: Spot) -> None:
+        self._unpark(job)
         self._counts[job.spot] -= 1
         self._counts[spot] += 1
         job.spot = spot

@@ -32,6 +32,10 @@ class How(Enum):
     HOLDER = "holder"  # a trusted worker's
     QUORUM = "quorum"  # of several operators' workers, while upstream was away
     DOUBTED = "doubted"  # by the word of a node that was accused since: on the disk, not served
+    DAMAGED = "damaged"  # nobody's: the mirror is broken, not served, and replaced by the next fetch
+
+
+UNSERVED = (How.DOUBTED, How.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +124,4 @@ class Row:
     @property
     def served(self) -> bool:
         """Clients may have what is here."""
-        return self.here is not None and self.here.how is not How.DOUBTED
+        return self.here is not None and self.here.how not in UNSERVED

@@ -2,7 +2,8 @@
 
 One scan goes through the rows in their order, a batch whenever half of the seats are free. What was passed
 over on the way is found by the next scan, some minutes later. So that those who wait for hours do not keep
-everybody else out, they leave their seats where fewer are free.
+everybody else out, they leave their seats where fewer are free; and so do those who wait for one holder
+together with many others (queue.py), while there is more to be read.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class Scan:
         self._left = True
         if soon:
             self._next_at = 0.0
+
+    @property
+    def has_more(self) -> bool:
+        """As far as is known, pending rows are in the store alone."""
+        return self._left or (self._running and self._cursor is not None)
 
     def needs_seats(self, seats: int) -> bool:
         """Sleepers are in the way: with so few free seats, or one less, nothing more is read."""

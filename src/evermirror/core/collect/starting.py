@@ -14,10 +14,11 @@ from collections.abc import Callable
 from evermirror.core.collect.choose import Choice, Nobody, Scene, choose
 from evermirror.core.collect.decisions import Fetch, Look
 from evermirror.core.collect.draft import Draft
+from evermirror.core.collect.limited import LimitedHosts
 from evermirror.core.collect.queue import Job, Queue, Spot
 from evermirror.core.collect.settings import CollectSettings
 from evermirror.core.collect.suspect import Case
-from evermirror.core.collect.verdict import backoff_s
+from evermirror.core.collect.verdict import Verdict, backoff_s
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
 
@@ -41,6 +42,7 @@ class Starter:
         self._number = 0
         self._answered: set[RepoKey] = set()  # told on asking, not yet at their turn
         self._asks_max = ASKS_PER_SLOT * (settings.fetches + settings.looks)
+        self._limited = LimitedHosts(settings.retry_last_s)
         self.reachable: frozenset[NodeId] = frozenset()
         self.accused: dict[NodeId, float] = {}  # until then nothing is fetched from them
 
@@ -58,7 +60,7 @@ class Starter:
                 return self._queue.ready(job)
             due.append(fetch_at)
         if row.doubt is not None:
-            look_at = max(row.doubt.again_at, job.upstream_away_until)
+            look_at = max(row.doubt.again_at, self._away_until(job, now))
             if look_at <= now:
                 job.look = True
                 return self._queue.ready(job)
@@ -76,8 +78,24 @@ class Starter:
         if asked and job.spot is Spot.READY:
             self._answered.add(job.key)
 
+    def upstream_away(self, job: Job, verdict: Verdict, now: float) -> None:
+        """As far as an attempt has shown it."""
+        if verdict.upstream_away_s:
+            job.upstream_away_until = now + verdict.upstream_away_s
+        if verdict.limited_s:
+            self._limited.add(job.row.spec.host, verdict.limited_s, now)
+
+    def _away_until(self, job: Job, now: float) -> float:
+        return max(job.upstream_away_until, self._limited.until(job.row.spec.host, now))
+
     def forget(self, key: RepoKey) -> None:
         self._answered.discard(key)
+
+    def reach(self, nodes: frozenset[NodeId], now: float, draft: Draft) -> None:
+        """These can be read from now; those who wait for one that is back are tried."""
+        new, self.reachable = nodes - self.reachable, nodes
+        for node in sorted(new):
+            self.freed(node, now, draft)
 
     def freed(self, node: NodeId, now: float, draft: Draft) -> None:
         """This node may have a free slot: those who wait for it are tried."""
@@ -130,7 +148,7 @@ class Starter:
             self.reachable,
             self._queue.load,
             job.barred.keys() | {node for node, until in self.accused.items() if until > now},
-            job.upstream_away_until > now,
+            self._away_until(job, now) > now,
         )
         match choose(job.row, job.holders, scene, self._settings):
             case Choice() as choice:
@@ -167,12 +185,15 @@ class Starter:
             job.rest_until = now + BUSY_S
         else:
             job.misses += 1
-            job.rest_until = now + backoff_s(job.misses, self._settings)
+            limited_until = 0.0 if away else self._limited.until(job.row.spec.host, now)
+            job.rest_until = max(now + backoff_s(job.misses, self._settings), limited_until)
             job.holders_at = None
         self.route(job, now, draft, (*busy, *away))
 
     def _look(self, job: Job, now: float, draft: Draft) -> None:
         self._answered.discard(job.key)
+        if self._away_until(job, now) > now:  # since it stood here
+            return self.route(job, now, draft)
         if not self._is_fresh(job, now):
             return self._queue.unasked(job)
         self._number += 1

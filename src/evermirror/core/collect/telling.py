@@ -1,4 +1,4 @@
-"""What a change that the coordinator tells makes of a repo's row."""
+"""What a change that the coordinator tells, or the loss of the mirror here, makes of a repo's row."""
 
 from __future__ import annotations
 
@@ -43,11 +43,18 @@ def heard(row: Row, holders: tuple[HolderReport, ...]) -> Row:
 def _vouched(row: Row, holders: tuple[HolderReport, ...]) -> Row:
     """A trusted worker saw upstream later than we did, and it was as it is here."""
     here = row.here
-    if here is None or here.how is How.DOUBTED:
+    if here is None or not row.served:
         return row
     seen = [h.verified_at or 0.0 for h in holders if h.trusted and agree(h.digest, here.digest)]
     latest = max(seen, default=0.0)
     return row if latest <= here.verified_at else replace(row, here=replace(here, verified_at=latest))
+
+
+def lost(row: Row, *, damaged: bool) -> Row:
+    """Without the mirror that was here; a damaged one stays on the disk, for the next fetch to replace it
+    with all that it kept."""
+    here = replace(row.here, how=How.DAMAGED) if damaged and row.here is not None else None
+    return replace(row, here=here, taken=None, guard=None)
 
 
 def cleared(row: Row, holders: tuple[HolderReport, ...]) -> Row:

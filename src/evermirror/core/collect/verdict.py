@@ -10,7 +10,8 @@
     CORRUPT          as before             next holder                          is accused
     HOLDER_AWAY      as before             next holder                          is barred, backoff
     HOLDER_REFUSED   as before             next holder, holders asked anew      is barred, backoff
-    UPSTREAM_AWAY    as before             a quorum, or backoff                 -
+    UPSTREAM_AWAY    as before             a quorum, or backoff; so for all     -
+                                           of a host that limits us
     GUARDED          as before             retry_last_s                         -
     NO_ROOM          as before             DISK_FULL_S, and no clones           -
     FAILED           as before             backoff                              -
@@ -25,6 +26,7 @@ from dataclasses import dataclass, replace
 
 from evermirror.core.collect.decisions import Belief, Fetch
 from evermirror.core.collect.events import Attempt, End
+from evermirror.core.collect.limited import limited_s
 from evermirror.core.collect.rows import Doubt, Here, How, Row, agree
 from evermirror.core.collect.settings import CollectSettings
 from evermirror.core.collect.suspect import Accusation, Case, Weighed, weigh
@@ -47,6 +49,7 @@ class Verdict:
     ask_anew: bool = False  # who holds it is no longer certain
     next_holder: bool = False  # another one may be tried at once
     upstream_away_s: float = 0.0  # so long a quorum may stand in
+    limited_s: float = 0.0  # so long its host wants to be asked for nothing
     fetch: bool = False  # upstream has other refs than are here
     tell_doubt: bool = False
     no_room: bool = False
@@ -58,7 +61,7 @@ def needs(row: Row) -> bool:
     """Something was reported that is not here and was not answered yet."""
     if row.wanted is None or not row.enabled:
         return False
-    if row.here is None or row.here.how is How.DOUBTED:
+    if row.here is None or not row.served:
         return True
     if row.spec.mode is Mode.EXACT and agree(row.here.digest, row.wanted):
         return False
@@ -67,7 +70,7 @@ def needs(row: Row) -> bool:
 
 def is_open(row: Row) -> bool:
     """What is wanted is not here, whether or not an attempt has answered it: it keeps the place it has."""
-    if not row.enabled or row.here is None or row.here.how is How.DOUBTED or row.spec.mode is not Mode.EXACT:
+    if not row.enabled or row.here is None or not row.served or row.spec.mode is not Mode.EXACT:
         return needs(row)
     return row.wanted is not None and not agree(row.here.digest, row.wanted)
 
@@ -115,6 +118,8 @@ def _looked(attempt: Attempt, row: Row) -> Verdict:
     here = row.here
     if here is None or attempt.upstream is None or row.spec.mode is not Mode.EXACT:
         return Verdict(row)
+    if here.how is How.DAMAGED:  # a look mends nothing
+        return Verdict(row)
     if not agree(here.digest, attempt.upstream):
         return Verdict(row, fetch=not row.held_back)
     vouched = replace(here, verified_at=max(here.verified_at, attempt.looked_at), how=How.UPSTREAM)
@@ -136,6 +141,7 @@ def _failed(attempt: Attempt, row: Row, settings: CollectSettings) -> Verdict:
         ask_anew=end in ASK_ANEW,
         next_holder=end in NEXT_HOLDER,
         upstream_away_s=wait_s if end is End.UPSTREAM_AWAY else 0.0,
+        limited_s=limited_s(attempt, settings.retry_last_s),
         tell_doubt=end in (End.MISSING, End.DIFFERS),
         no_room=end is End.NO_ROOM,
     )

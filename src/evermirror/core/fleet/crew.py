@@ -116,6 +116,10 @@ class Crew:
     def get(self, worker: WorkerId) -> Member | None:
         return self._members.get(worker)
 
+    def record(self, worker: WorkerId) -> WorkerRecord | None:
+        member = self._members.get(worker)
+        return None if member is None else member.record
+
     def __getitem__(self, worker: WorkerId) -> Member:
         return self._members[worker]
 

@@ -36,7 +36,8 @@ def repo_view(table: FleetTable, handover: Handover, key: RepoKey) -> RepoView |
 
 
 def speaks_for(table: FleetTable, crew: Crew, handover: Handover, key: RepoKey, worker: WorkerId) -> bool:
-    """Whether the worker was given the repo, and may know of it."""
+    """Whether what the worker reports of the repo counts: it was given it, and may know of it. That it
+    claims to hold what nobody placed there is no reason to believe it."""
     member, row = crew.get(worker), table.row_of(key)
     c = table.find_copy(row, worker) if row >= 0 else -1
     if c < 0 or member is None or member.record.duty is Duty.QUARANTINED:

@@ -83,7 +83,7 @@ from evermirror.core.fleet.views import Losing, RepoView, Restored, Totals, Work
 from evermirror.core.fleet.wheel import TimerWheel
 from evermirror.core.fleet.words import COMPARE, Words
 from evermirror.model.repo import RepoKey
-from evermirror.model.worker import Liveness, WorkerId
+from evermirror.model.worker import Liveness, WorkerId, WorkerRecord
 
 NUDGE, SWEEP = "nudge", "sweep"  # timers, beside those of the parts
 
@@ -208,9 +208,10 @@ class FleetMachine:
         return repo_view(self._table, self._handover, key)
 
     def speaks_for(self, key: RepoKey, worker: WorkerId) -> bool:
-        """Whether what the worker reports of the repo counts: it was given it, and may know of it. That it
-        claims to hold what nobody placed there is no reason to believe it."""
         return speaks_for(self._table, self._crew, self._handover, key, worker)
+
+    def record(self, worker: WorkerId) -> WorkerRecord | None:
+        return self._crew.record(worker)
 
     def workers(self) -> tuple[WorkerView, ...]:
         return worker_views(self._table, self._crew, self._rates.told)

@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evermirror.core.keep.names import KEPT
@@ -91,6 +92,7 @@ class _Ask:
     client: str
     options: tuple[str, ...]
     body: bytes  # all of it, or its first part
+    late: frozenset[str] = frozenset()  # kept folders in which something is that it may want
 
     def key(self, state: State, request: bytes) -> bytes:
         """Equal where the answer is: the state names the very folder, so no two mirrors share one."""
@@ -114,7 +116,9 @@ class _HiddenWanted(Exception):
 class GitServer:
     """Answers for bare repositories on disk."""
 
-    def __init__(self, git: Git, settings: ServeSettings | None = None) -> None:
+    def __init__(
+        self, git: Git, settings: ServeSettings | None = None, utc: Callable[[], float] = time.time
+    ) -> None:
         self._git = git
         s = self._settings = settings if settings is not None else ServeSettings()
         self._readers = Gate(READERS_MAX, s.per_client, s.queue, s.queue_wait_s)
@@ -122,7 +126,7 @@ class GitServer:
         # Apart from packs: whoever only looks need not wait for those who clone.
         self._listing = Gate(s.packs_max, s.packs_max, s.queue, s.queue_wait_s)
         self._states = States()
-        self._tips = TipsReader(git)
+        self._tips = TipsReader(git, utc=utc)
         self._answers = Answers()
         self._listings: dict[bytes, asyncio.Task[bytes | None]] = {}
         use_files = s.cache_folder is not None and s.cache_bytes > 0
@@ -234,6 +238,8 @@ class GitServer:
             sent = False
             try:
                 await self._check(ask.repo, tips, scan.wants)
+                if not _wants_v2(ask.protocol):  # v0 lists nothing here; v2 needs no ref, and might list it
+                    ask = replace(ask, late=self._tips.lately(tips, scan.wants))
                 async with aclosing(self._pack(ask, scan, rest, state, tips)) as chunks:
                     async for chunk in chunks:
                         sent = True
@@ -292,7 +298,7 @@ class GitServer:
             code, stderr = await run_into(
                 pack.file,
                 self._argv(ask),
-                env=self._environment(ask.repo, ask.protocol),
+                env=self._environment(ask),
                 cwd=self._git.settings.home,
                 stdin=ask.body,
                 silence_s=self._settings.silence_s,
@@ -311,7 +317,7 @@ class GitServer:
     async def _run(self, ask: _Ask, rest: AsyncIterator[bytes] | None = None) -> AsyncGenerator[bytes, None]:
         child = await StreamingChild.open(
             self._argv(ask),
-            env=self._environment(ask.repo, ask.protocol),
+            env=self._environment(ask),
             cwd=self._git.settings.home,
             body=_joined(ask.body, rest),
             silence_s=self._settings.silence_s,
@@ -326,7 +332,7 @@ class GitServer:
         finally:
             await child.close()
 
-    def _environment(self, repo: Path, protocol: str) -> dict[str, str]:
+    def _environment(self, ask: _Ask) -> dict[str, str]:
         filters = self._settings.filters
         config = [
             ("uploadpack.hideRefs", OWN_NAMESPACE.rstrip("/")),
@@ -334,14 +340,15 @@ class GitServer:
             ("uploadpackfilter.allow", "false"),
             ("uploadpack.allowReachableSHA1InWant", "true"),  # for v0; v2 serves what is asked for
             *((f"uploadpackfilter.{name}.allow", "true") for name in filters),
+            *(("uploadpack.hideRefs", f"!{folder}") for folder in sorted(ask.late)),
         ]
         if self._settings.shows_kept:
             config.append(("uploadpack.hideRefs", f"!{KEPT.rstrip('/')}"))
-        if head_target(repo).startswith(NO_HEAD):
+        if head_target(ask.repo).startswith(NO_HEAD):
             config.append(("lsrefs.unborn", "ignore"))  # the stand-in for "no HEAD" is nobody's business
         env = self._git.environment(config=config)
-        if _PROTOCOL.fullmatch(protocol):
-            env["GIT_PROTOCOL"] = protocol
+        if _PROTOCOL.fullmatch(ask.protocol):
+            env["GIT_PROTOCOL"] = ask.protocol
         return env
 
 

@@ -1,7 +1,8 @@
 """Which objects a client may name: protocol v2 serves any object that is asked for, kept history included.
 
 A kept tip (below refs/evermirror/) that is wanted by its id is refused, as v0 does it, unless public refs
-reach it too. What lies behind a kept tip is not looked for: git has no cheap way to tell.
+reach it too, or it was public a moment ago: who was shown it then may still fetch it. What lies behind a kept
+tip is not looked for: git has no cheap way to tell.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from evermirror.core.keep.names import KEPT, stamp_of, time_of
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.refs import OWN_NAMESPACE
 from evermirror.edge.git.serve_state import State
@@ -20,8 +22,10 @@ from evermirror.model.failure import FailureError
 IDS_MAX = 500_000  # remembered over all mirrors, ~100 bytes each
 REMEMBER_S = 60.0  # a transaction may write a kept ref a moment after the public one
 REACHABLE_S = 20.0  # to find out whether public refs reach a kept tip; longer counts as no
+LATELY_S = 300.0  # a client wants what it was shown seconds ago; over a slow line, or in a queue, minutes
 SHA1_CHARS = 40
 _OWN = OWN_NAMESPACE.encode("ascii")
+_KEPT = KEPT.encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Tips:
     hidden: frozenset[bytes]
     at: float = 0.0
     reached: dict[bytes, bool] = field(default_factory=dict)  # of hidden ones, as far as asked
+    lately: dict[bytes, str] = field(default_factory=dict)  # of hidden ones kept lately: the newest stamp
 
     @property
     def count(self) -> int:
@@ -44,9 +49,12 @@ class Tips:
 class TipsReader:
     """Asks git once for each state of a mirror."""
 
-    def __init__(self, git: Git, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, git: Git, clock: Callable[[], float] = time.monotonic, utc: Callable[[], float] = time.time
+    ) -> None:
         self._git = git
         self._clock = clock
+        self._utc = utc
         self._known: OrderedDict[Path, tuple[State, Tips]] = OrderedDict()
         self._ids = 0
 
@@ -62,13 +70,24 @@ class TipsReader:
 
     async def hidden(self, repo: Path, tips: Tips, wants: Collection[bytes]) -> bytes | None:
         """One of ``wants`` that is none of the client's business."""
-        named = {*wants, *(w[:SHA1_CHARS] for w in wants)}  # where ids are short git overlooks the rest
-        for oid in tips.hidden & named:
+        for oid in _named_hidden(tips, wants):
+            if self._is_late(tips, oid):
+                continue
             if oid not in tips.reached:
                 tips.reached[oid] = await self._reached(repo, oid)
             if not tips.reached[oid]:
                 return oid
         return None
+
+    def lately(self, tips: Tips, wants: Collection[bytes]) -> frozenset[str]:
+        """The kept folders in which those of ``wants`` are that were public a moment ago."""
+        late = (oid for oid in _named_hidden(tips, wants) if self._is_late(tips, oid))
+        return frozenset(KEPT + tips.lately[oid] for oid in late)
+
+    def _is_late(self, tips: Tips, oid: bytes) -> bool:
+        """Asked each time: what is remembered of a mirror grows old. A date in the future is no excuse."""
+        at = time_of(tips.lately.get(oid, ""))
+        return at is not None and abs(self._utc() - at) < LATELY_S
 
     def _remember(self, repo: Path, state: State, tips: Tips) -> None:
         if (old := self._known.pop(repo, None)) is not None:
@@ -82,9 +101,13 @@ class TipsReader:
         listing = await self._git.run(["for-each-ref", "--format=%(objectname) %(refname)"], repo=repo)
         public: set[bytes] = set()
         hidden: set[bytes] = set()
+        lately: dict[bytes, str] = {}
+        oldest = stamp_of(self._utc() - LATELY_S)
         for line in listing.stdout.splitlines():
             oid, _, name = line.partition(b" ")
             (hidden if name.startswith(_OWN) else public).add(oid)
+            if (stamp := _stamp(name)) >= oldest:
+                lately[oid] = max(stamp, lately.get(oid, ""))
         tags: set[bytes] = set()
         if hidden - public:
             form = "--format=%(objectname) %(*objectname)"
@@ -94,10 +117,12 @@ class TipsReader:
                 if commit:
                     tags.add(tag)
                     hidden.add(commit)
+                    if tag in lately:
+                        lately[commit] = max(lately[tag], lately.get(commit, ""))
         hidden -= public
         # No commit leads to a tag object: it is public only where a public ref names it.
         reached = dict.fromkeys(tags & hidden, False)
-        return Tips(frozenset(public), frozenset(hidden), self._clock(), reached)
+        return Tips(frozenset(public), frozenset(hidden), self._clock(), reached, lately)
 
     async def _reached(self, repo: Path, oid: bytes) -> bool:
         """Nothing is left of it once everything public is taken away."""
@@ -111,3 +136,14 @@ class TipsReader:
         except FailureError:
             return False
         return not left.stdout.strip()
+
+
+def _named_hidden(tips: Tips, wants: Collection[bytes]) -> frozenset[bytes]:
+    named = {*wants, *(w[:SHA1_CHARS] for w in wants)}  # where ids are short git overlooks the rest
+    return tips.hidden & named
+
+
+def _stamp(name: bytes) -> str:
+    """The date in a kept tip's name; empty for all else."""
+    dated = name[len(_KEPT) :] if name.startswith(_KEPT) else b""
+    return dated.partition(b"/")[0].decode("ascii", "replace")

@@ -37,6 +37,7 @@ from evermirror.model.relay import NodeId, Pass
 
 BACKLOG = 1_024
 LATER_S = 10.0  # a node that finds no room tries again then
+SOON_S = 0.5  # one that comes before the coordinator's word, at a start
 _READERS = (Role.WORKER, Role.AGGREGATOR)
 
 log = structlog.get_logger(__name__)
@@ -67,9 +68,13 @@ class RelayServer:
         unsealer_of: Callable[[], Unsealer | None],
         limits: RelayLimits | None = None,
         clock: Callable[[], float] = time.time,
+        *,
+        last_port: int = 0,
     ) -> None:
+        """Where the system may choose the port, ``last_port`` is taken again if it is free."""
         limits = limits if limits is not None else RelayLimits()
         self._listen = listen
+        self._last_port = last_port
         self._context: ssl.SSLContext = listening_context(certificate)
         self._unsealer_of = unsealer_of
         self._limits = limits
@@ -84,19 +89,26 @@ class RelayServer:
         self._answered = 0
         self._passed_bytes = 0
         self._server: asyncio.Server | None = None
+        self.on_arrival: Callable[[], None] = lambda: None  # a holder can be reached that could not be
 
     async def __aenter__(self) -> Self:
         host, port = self._listen
+        if port == 0 and self._last_port:
+            with suppress(OSError):  # somebody else has it now
+                self._server = await self._listening(host, self._last_port)
+                return self
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._new_line, host or None, port, backlog=BACKLOG
-            )
+            self._server = await self._listening(host, port)
         except OSError as error:
             raise EnvironmentUnfit(
                 f"the relay cannot listen on {host}:{port}: {error.strerror or error}",
                 hint="Choose another address with relay.listen",
             ) from None
         return self
+
+    async def _listening(self, host: str, port: int) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(self._new_line, host or None, port, backlog=BACKLOG)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -177,7 +189,7 @@ class RelayServer:
 
     def _who(self, pass_: str) -> Pass:
         if (unsealer := self._unsealer_of()) is None:
-            raise HolderAway("the relay has not heard from its coordinator yet")
+            raise _unheard()
         try:
             reader = unsealer.read_pass(pass_, self._clock())
         except SealInvalid as error:
@@ -198,7 +210,7 @@ class RelayServer:
         if reader.role is Role.AGGREGATOR:
             return
         if (unsealer := self._unsealer_of()) is None:
-            raise HolderAway("the relay has not heard from its coordinator yet")
+            raise _unheard()
         try:
             ticket = unsealer.read_ticket(request.ticket, now)
             check_ticket(ticket, bearer=reader.node, holder=request.holder, key=request.key)
@@ -237,7 +249,7 @@ class RelayServer:
         except HolderRefused as refused:
             await self._refuse(line, Refused(refused.reason, 0.0))
         except HolderAway as away:
-            await self._refuse(line, Refused(away.message, LATER_S))
+            await self._refuse(line, Refused(away.message, away.retry_after_s))
         finally:
             line.close("over")
 
@@ -258,9 +270,9 @@ class RelayServer:
             if who.role is not Role.WORKER:
                 raise HolderRefused("only workers are read from")
             if not self._holders.has_room(who.node):
-                raise HolderAway("no room for another line")
+                raise HolderAway("no room for another line", LATER_S)
         elif not self._has_room_for_asking(who.node):
-            raise HolderAway("no room for another line")
+            raise HolderAway("no room for another line", LATER_S)
         await line.send(Admitted())
         return hello, who
 
@@ -271,7 +283,10 @@ class RelayServer:
     async def _keep(self, line: Line, who: Pass) -> None:
         """Until it breaks, or its pass ends and with it the request that it then carries."""
         line.idle = True
+        new = not self._holders.has(who.node)
         self._holders.enter(who.node, line)
+        if new:
+            self.on_arrival()
         try:
             await asyncio.wait({line.gone}, timeout=max(0.0, who.until - self._clock()))
             if not line.gone.done():
@@ -296,3 +311,7 @@ class RelayServer:
 
     def _passing(self, who: Pass, request: Request) -> Callable[[Incoming], AsyncGenerator[bytes, None]]:
         return lambda body: self._pass_on(who, request, body)
+
+
+def _unheard() -> HolderAway:
+    return HolderAway("the relay has not heard from its coordinator yet", SOON_S)

@@ -2,7 +2,8 @@
 
 dial ─▶ idle ─ request ─▶ busy ─ answered ─▶ idle, or closed where another one is
           │                 └▶ at once the next is dialled, up to ``lines_max``
-          └ broken ─▶ dial again, after a growing, jittered pause while that fails
+          └ broken ─▶ dial again, after a growing, jittered pause while that fails; it ends when the
+                      coordinator names the relay again, as it does when that one is back
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
 from typing import Protocol
 
 import structlog
@@ -89,6 +91,8 @@ class ServingLines:
                     if relay not in tasks:
                         link = self._links[relay] = _Link(self, relay)
                         tasks[relay] = asyncio.create_task(link.run())
+                    elif (known := self._links.get(relay)) is not None:
+                        known.named_again()
                 await self._changed.wait()
         finally:
             for task in tasks.values():
@@ -155,7 +159,13 @@ class _Link:
         self._needed = asyncio.Event()
         self._failures = 0
         self._wish_s = 0.0
+        self._named = asyncio.Event()
         self.lines = 0
+
+    def named_again(self) -> None:
+        """The coordinator says that it is there: what failed before tells nothing of it."""
+        self._failures = 0
+        self._named.set()
 
     async def run(self) -> None:
         try:
@@ -173,8 +183,11 @@ class _Link:
             self._owner.forget(self._relay)
 
     async def _rest(self) -> None:
+        self._named.clear()
         if self._failures:
-            await asyncio.sleep(self._owner.pause_s(self._failures, self._wish_s))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._owner.pause_s(self._failures, self._wish_s)):
+                    await self._named.wait()
 
     async def _open(self) -> None:
         try:

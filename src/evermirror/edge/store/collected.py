@@ -222,8 +222,8 @@ def _least_used(connection: sqlite3.Connection, limit: int) -> list[Row]:
 
 def _served(connection: sqlite3.Connection, after: RepoKey | None, limit: int) -> list[HeldRepo]:
     rows = connection.execute(
-        "SELECT key, here, verified_at FROM repos WHERE key > ? AND here IS NOT NULL AND how <> 'doubted'"
-        " ORDER BY key LIMIT ?",
+        "SELECT key, here, verified_at FROM repos WHERE key > ? AND here IS NOT NULL"
+        " AND how NOT IN ('doubted', 'damaged') ORDER BY key LIMIT ?",
         (after or "", limit),
     )
     return [HeldRepo(RepoKey(key), RefsDigest(here.hex()), verified_at) for key, here, verified_at in rows]

@@ -13,6 +13,7 @@ from evermirror.config import Config, split_host_port
 from evermirror.edge.relay.ask import Reach
 from evermirror.edge.relay.asking import AskingLines
 from evermirror.edge.relay.certificate import own_certificate
+from evermirror.edge.relay.last_port import last_port, note_port
 from evermirror.edge.relay.seal import Unsealer
 from evermirror.edge.relay.server import RelayFigures, RelayServer
 from evermirror.edge.rpc.server import is_loopback
@@ -26,12 +27,14 @@ _WILD = ("0.0.0.0", "::")  # noqa: S104 (compared, not listened on)
 
 @dataclass(frozen=True, slots=True)
 class Reaching:
-    """``address`` is this process's own relay, as others reach it."""
+    """``address`` is this process's own relay, as others reach it; ``tell_arrivals`` who wants to know when a
+    holder has come to it."""
 
     reach: Reach
     address: RelayAddress | None
     figures: Callable[[], RelayFigures | None]
     on_access: Callable[[Access], None]
+    tell_arrivals: Callable[[Callable[[], None]], None] = lambda _: None
 
 
 @contextlib.asynccontextmanager
@@ -53,7 +56,11 @@ async def reaching(
         if is_loopback(address.address) and not is_loopback(coordinator):
             hint = "set relay.listen, and relay.address where that is not what they see"
             log.warning("workers of other machines cannot reach this relay", at=address.address, hint=hint)
-        yield Reaching(server, address, server.figures, lambda access: None)
+
+        def tell_arrivals(who: Callable[[], None]) -> None:
+            server.on_arrival = who
+
+        yield Reaching(server, address, server.figures, lambda access: None, tell_arrivals)
 
 
 @contextlib.asynccontextmanager
@@ -66,8 +73,12 @@ async def relaying(
     """A relay in this process, and where others reach it: as set, or at ``own_host`` where it listens
     everywhere."""
     host, port = relay_listen(config)
-    certificate = own_certificate(config.data.dir / "relay")
-    async with RelayServer((host, port), certificate, unsealer, clock=clock) as server:
+    folder = config.data.dir / "relay"
+    certificate = own_certificate(folder)
+    again = last_port(folder)
+    async with RelayServer((host, port), certificate, unsealer, clock=clock, last_port=again) as server:
+        if server.port not in (port, again):
+            note_port(folder, server.port)
         outside = host if host not in _WILD else own_host()
         address = config.relay.address or f"{f'[{outside}]' if ':' in outside else outside}:{server.port}"
         yield server, RelayAddress(address, certificate.fingerprint)

@@ -10,7 +10,7 @@ Whatever happens becomes one ``Attempt``: nothing is raised. What it means is de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -18,6 +18,7 @@ import structlog
 from evermirror.core.collect.decisions import Belief, Fetch, Look
 from evermirror.core.collect.events import Attempt, End
 from evermirror.core.collect.rows import agree
+from evermirror.core.keep.names import KEPT
 from evermirror.edge.git.classify import BROKEN_PACK, CAUSE, INCOMPLETE_PACK, UPSTREAM_MOVED
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import Remote
@@ -27,11 +28,16 @@ from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.git.outcome import SyncOutcome
 from evermirror.edge.git.probe import Prober, Unchanged
 from evermirror.edge.git.refs import with_real_head
-from evermirror.edge.relay.ask import AnswerBroken, HolderAway, HolderRefused, Reach
+from evermirror.edge.relay.ask import AnswerBroken, AnswerTooLarge, HolderAway, HolderRefused, Reach
 from evermirror.edge.relay.gateway import Gateway
-from evermirror.edge.relay.holder_refs import REFS_BYTES_MAX, UNTRUSTED_REFS_BYTES_MAX, holder_refs
+from evermirror.edge.relay.holder_refs import (
+    REFS_BYTES_MAX,
+    UNTRUSTED_REFS_BYTES_MAX,
+    HolderRefsInvalid,
+    holder_refs,
+)
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.model.refs import RefsDigest, RefSnapshot
+from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
 from evermirror.model.relay import Source
 from evermirror.model.repo import Mode, RepoSpec
 from evermirror.nodes.worker.round import digest_of
@@ -63,6 +69,7 @@ class _Course:
     looked_at: float
     upstream: RefsDigest | None = None
     served: RefsDigest | None = None
+    kept: Mapping[str, Oid] | None = None  # the holder's old tips, where its refs were asked for
     heard: list[Exception] = field(default_factory=list)  # why the holder did not answer, from the gateway
 
     def ended(self, end: End, failure: Failure | None = None, retry_after_s: float | None = None) -> Attempt:
@@ -160,7 +167,7 @@ class Attempts:
                 fetch.spec, (), seen, look_again, guard=fetch.guard, accept=accept, remote=remote
             )
             if fetch.kept:
-                await self._bring_kept(fetch, source, remote)
+                await self._bring_kept(course, fetch, source, remote)
         published = await self._published(fetch.spec, outcome)
         return replace(course.ended(End.DONE), published=published, size_bytes=outcome.size_bytes)
 
@@ -183,24 +190,45 @@ class Attempts:
 
     async def _ask_holder(self, course: _Course, fetch: Fetch) -> RefSnapshot:
         course.looked_at = self._clock()
-        refs = await self._holder_refs(fetch)
+        if fetch.kept:
+            refs, course.kept = await self._all_holder_refs(fetch)
+        else:
+            refs = await self._holder_refs(fetch)
         course.served = await digest_of(refs)
         if not agree(course.served, fetch.expected):
             raise _Differs
         return refs
 
-    async def _holder_refs(self, fetch: Fetch) -> RefSnapshot:
+    async def _holder_refs(self, fetch: Fetch, *, kept: bool = False) -> RefSnapshot:
         source = Source(fetch.key, fetch.holder.node)
         extra = self._git.settings.refs_extra
         most = REFS_BYTES_MAX if fetch.holder.trusted else UNTRUSTED_REFS_BYTES_MAX
-        refs = await holder_refs(self._reach, source, self._reader_pass(), extra=extra, bytes_max=most)
+        refs = await holder_refs(
+            self._reach, source, self._reader_pass(), kept=kept, extra=extra, bytes_max=most
+        )
         return with_real_head(refs)
 
-    async def _bring_kept(self, fetch: Fetch, source: Source, remote: Remote) -> None:
+    async def _all_holder_refs(self, fetch: Fetch) -> tuple[RefSnapshot, Mapping[str, Oid] | None]:
+        """With what it keeps, in one question; None where only its public refs can be had in one."""
+        try:
+            refs = await self._holder_refs(fetch, kept=True)
+        except (AnswerTooLarge, HolderRefsInvalid):
+            return await self._holder_refs(fetch), None
+        kept = {name: oid for name, oid in refs.refs.items() if name.startswith(KEPT)}
+        if not kept:
+            return refs, kept
+        public = {name: oid for name, oid in refs.refs.items() if name not in kept}
+        return RefSnapshot(public, refs.head), kept
+
+    async def _bring_kept(self, course: _Course, fetch: Fetch, source: Source, remote: Remote) -> None:
         """What is lacking is tried again with the next change: a fetch does not fail by it."""
         try:
-            theirs = await holder_refs(self._reach, source, self._reader_pass(), kept=True)
-            came = await bring_kept(self._git, self._mirrors, fetch.key, remote, theirs.refs)
+            theirs = course.kept
+            if theirs is None:
+                theirs = (await holder_refs(self._reach, source, self._reader_pass(), kept=True)).refs
+            if not any(name.startswith(KEPT) for name in theirs):
+                return
+            came = await bring_kept(self._git, self._mirrors, fetch.key, remote, theirs)
             if came:
                 log.info("kept tips brought", repo=fetch.key, count=came, holder=fetch.holder.name)
         except (HolderAway, HolderRefused, AnswerBroken, FailureError) as error:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from evermirror.core.collect.decisions import Discard, Evict, Fetch, Look
-from evermirror.core.collect.events import Attempt, AttemptEnded, End, Event, Evicted
+from evermirror.core.collect.events import Attempt, AttemptEnded, End, Event, Evicted, Lost
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.model.failure import FailureError
 from evermirror.model.repo import RepoKey
@@ -21,6 +21,9 @@ from evermirror.nodes.aggregator.collected_care import CollectedCare
 from evermirror.nodes.aggregator.readers import Readers
 
 log = structlog.get_logger(__name__)
+
+DELETE_AGAIN_S = 5.0  # after a mirror could not be deleted; doubles with each time
+DELETE_LAST_S = 600.0
 
 
 class CollectWorks:
@@ -40,6 +43,7 @@ class CollectWorks:
         self._mirrors = mirrors
         self._readers = readers
         self._care = care
+        care.on_damage = lambda key: tell(Lost(key, damaged=True))
         self._clock = clock
         self._tell = tell
         self._group: asyncio.TaskGroup | None = None
@@ -106,7 +110,8 @@ class CollectWorks:
         try:
             if for_good:
                 await self._readers.gone(key)
-            if await self._mirrors.discard(key, for_good=for_good) and not for_good:
+                await self._delete(key)
+            elif await self._mirrors.discard(key):
                 self._trashed.add(key)
         except FailureError as error:
             log.warning("mirror not removed", repo=key, reason=error.failure.message)
@@ -115,3 +120,16 @@ class CollectWorks:
                 del self._leaving[key]
         if for_good:
             self._tell(Evicted(key))
+
+    async def _delete(self, key: RepoKey) -> None:
+        """Until it is done, ever more seldom: while its room is not free, nothing else need leave for it."""
+        wait_s = DELETE_AGAIN_S
+        while True:
+            try:
+                await self._mirrors.discard(key, for_good=True)
+                return
+            except FailureError as error:
+                reason = error.failure.message
+                log.error("mirror not deleted; trying again", repo=key, reason=reason, alert=True)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, DELETE_LAST_S)

@@ -44,6 +44,8 @@ class CollectedCare:
         self._clock = clock
         self._queue = UpkeepQueue()
         self._jobs: dict[RepoKey, asyncio.Task[Tended]] = {}
+        self._changed: set[RepoKey] = set()  # while they were tended
+        self.on_damage: Callable[[RepoKey], None] = lambda key: None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -53,9 +55,11 @@ class CollectedCare:
 
     def fetched(self, key: RepoKey) -> None:
         """Something new is in the mirror."""
-        if key in self._queue:
+        if key in self._jobs:
+            self._changed.add(key)
+        elif key in self._queue:
             self._queue.changed(key, self._clock())
-        elif key not in self._jobs and len(self._queue) < KNOWN_MAX:
+        elif len(self._queue) < KNOWN_MAX:
             self._queue.look_at(key, self._clock() + SETTLE_S)
 
     def gone(self, key: RepoKey) -> None:
@@ -98,6 +102,9 @@ class CollectedCare:
             self._queue.look_at(key, self._clock() + AFTER_TROUBLE_S)
         else:
             self._told(key, job.result())
+        if key in self._changed:
+            self._changed.discard(key)
+            self._queue.look_at(key, self._clock() + SETTLE_S)
 
     async def _locked_tend(self, key: RepoKey) -> Tended:
         try:
@@ -114,6 +121,7 @@ class CollectedCare:
             return
         if result.damaged is not None:  # the mirror is marked: its next fetch replaces it
             log.error("mirror damaged", repo=key, reason=result.damaged.message, alert=True)
+            self.on_damage(key)
         elif result.failure is not None:
             log.warning("upkeep failed", repo=key, job=result.job.value, reason=result.failure.message)
         else:

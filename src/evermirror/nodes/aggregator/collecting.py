@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -22,7 +21,6 @@ from evermirror.core.collect.decisions import (
     Accuse,
     Action,
     Alert,
-    AlertKind,
     AskHolders,
     Decision,
     Discard,
@@ -44,12 +42,14 @@ from evermirror.core.collect.events import (
     DiskTold,
     Event,
     HoldersTold,
+    Lost,
     PendingLoaded,
     Reachability,
     Ticked,
     Wanted,
 )
 from evermirror.core.collect.machine import Collector
+from evermirror.core.collect.rows import Row
 from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.relay.ask import Reach
@@ -60,17 +60,20 @@ from evermirror.model.messages import HeldRepo, WorkerStatus
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Accused, Changes
+from evermirror.nodes.aggregator.collect_alerts import Alerts
 from evermirror.nodes.aggregator.collect_figures import CollectingFigures, status_of
+from evermirror.nodes.aggregator.collect_inbox import Inbox, Item, Read, Told, Wish
 from evermirror.nodes.aggregator.collect_works import CollectWorks
+from evermirror.nodes.aggregator.patient_store import PatientStore
 from evermirror.nodes.aggregator.readers import Readers
 
 log = structlog.get_logger(__name__)
 
 TICK_S = 1.0
+ARRIVALS_S = 0.1  # holders that come within it are seen together
 DISK_S = 5.0  # between two looks at the disk
 COUNT_S = 2.0  # between two counts, at least
 USED_S = 10.0  # between two writes of what was read
-AGAIN_S = 5.0  # after a write that the disk did not take
 HANDLED_AT_ONCE = 100  # events in one transaction, where none needs to see the writes of another
 NODES_MAX = 100_000  # holders known by name
 STOPS = "the aggregator stops"
@@ -88,28 +91,6 @@ class Teller(Protocol):
     def doubt(self, key: RepoKey) -> None: ...
 
     def accuse(self, accused: Accused) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """Changes, and who waits until they are on the disk."""
-
-    changes: Changes
-    done: asyncio.Future[None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """A client waits for this repo."""
-
-    key: RepoKey
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Rows that the machine asked for: read when it is their turn, so that nothing is decided in between."""
-
-    asked: LoadPending | PickAudit
 
 
 class Collecting:
@@ -132,26 +113,27 @@ class Collecting:
         self._machine = machine
         self._settings = settings
         self._store = store
+        self._rows = PatientStore(store)
         self._mirrors = mirrors
         self._reach = reach
         self._teller = teller
         self._readers = readers
         self._clock = clock
         self._chance = chance
-        self._inbox: deque[Event | _Told | _Wish | _Read] = deque()
-        self._news = asyncio.Event()
+        self._inbox = Inbox()
         self._writes: list[Write] = []
         self._actions: list[Action] = []
-        self._told: list[_Told] = []
+        self._told: list[Told] = []
         self._clients: dict[RepoKey, asyncio.Future[TellClients]] = {}
-        self._works = works(self._put)
+        self._works = works(self._inbox.put)
         self._nodes: set[NodeId] = set()
         self._reachable: frozenset[NodeId] = frozenset()
+        self._arrived = asyncio.Event()
         self._usage = mirrors.disk_usage()
         self._counted = CollectedFigures(0, 0, 0, 0)
         self._changes = self._accused = 0
         self._stopped = False
-        self.alerts: dict[tuple[AlertKind, str], str] = {}
+        self.alerts = Alerts(clock)
 
     # What others ask of it
 
@@ -160,13 +142,17 @@ class Collecting:
 
     async def take(self, changes: Changes) -> None:
         """They are on the disk when this returns."""
-        told = _Told(changes, asyncio.get_running_loop().create_future())
-        self._put(told)
+        told = Told(changes, asyncio.get_running_loop().create_future())
+        self._inbox.put(told)
         await told.done
 
     def holders_told(self, items: tuple[RepoHolders, ...]) -> None:
         self._meet(holder for item in items for holder in item.holders)
-        self._put(HoldersTold(items))
+        self._inbox.put(HoldersTold(items))
+
+    def arrived(self) -> None:
+        """A holder may be reachable that was not."""
+        self._arrived.set()
 
     async def served(self, after: RepoKey | None, limit: int) -> list[HeldRepo]:
         return await self._store.served(after, limit)
@@ -180,12 +166,12 @@ class Collecting:
             if len(self._clients) >= self._settings.waits_max:
                 return TellClients(key, Outcome.LATER, self._settings.client_wait_s, "too many wait already")
             waiting = self._clients[key] = asyncio.get_running_loop().create_future()
-            self._put(_Wish(key))
+            self._inbox.put(Wish(key))
         return await asyncio.shield(waiting)
 
     def status(self) -> WorkerStatus:
         """For the coordinator."""
-        return status_of(self.figures(), self.alerts.values(), self._clock())
+        return status_of(self.figures(), self.alerts.texts(), self._clock())
 
     def figures(self) -> CollectingFigures:
         """For people and for Prometheus."""
@@ -210,6 +196,7 @@ class Collecting:
                 for work in (
                     self._keep_handling(),
                     self._keep_ticking(),
+                    self._keep_seeing_arrivals(),
                     self._keep_looking_at_disk(),
                     self._keep_counting(),
                     self._keep_noting_used(),
@@ -223,20 +210,30 @@ class Collecting:
     async def _keep_ticking(self) -> None:
         while True:
             self._look_who_is_there()
-            self._put(Ticked(self._chance.random()))
+            self._inbox.put(Ticked(self._chance.random()))
             await asyncio.sleep(TICK_S)
+
+    async def _keep_seeing_arrivals(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            self._look_who_is_there()
+            await asyncio.sleep(ARRIVALS_S)
 
     async def _keep_looking_at_disk(self) -> None:
         while True:
             usage = self._usage = await asyncio.to_thread(self._mirrors.disk_usage)
-            self._put(DiskTold(usage.used_share, usage.total_bytes))
+            self._inbox.put(DiskTold(usage.used_share, usage.total_bytes))
             await asyncio.sleep(DISK_S)
 
     async def _keep_counting(self) -> None:
         """A million rows take a second to count: then that is done seldom."""
         while True:
             began = time.monotonic()
-            self._counted = await self._store.figures()
+            try:
+                self._counted = await self._store.figures()
+            except FailureError as error:
+                log.warning("not counted", reason=error.failure.message)
             await asyncio.sleep(max(COUNT_S, 100 * (time.monotonic() - began)))
 
     async def _keep_noting_used(self) -> None:
@@ -262,56 +259,63 @@ class Collecting:
         reachable = frozenset(node for node in self._nodes if self._reach.reachable(node))
         if reachable != self._reachable:
             self._reachable = reachable
-            self._put(Reachability(reachable))
+            self._inbox.put(Reachability(reachable))
 
     # Events
 
-    def _put(self, item: Event | _Told | _Wish | _Read) -> None:
-        self._inbox.append(item)
-        self._news.set()
-
     async def _keep_handling(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._inbox.come()
             while self._inbox:
                 for _ in range(min(len(self._inbox), HANDLED_AT_ONCE)):
-                    await self._handle(self._inbox.popleft())
+                    await self._handle(self._inbox.take())
                 await self._settle()
 
-    async def _handle(self, item: Event | _Told | _Wish | _Read) -> None:
+    async def _handle(self, item: Item) -> None:
         match item:
-            case _Told(changes):
+            case Told(changes):
                 self._meet(holder for change in changes.items for holder in change.holders)
                 await self._settle()  # rows are read as they are after all that was decided before
-                rows = await self._store.rows_of([change.key for change in changes.items])
+                rows = await self._rows.rows_of([change.key for change in changes.items])
                 for change in changes.items:
                     self._decide(Changed(change, rows.get(change.key)))
                 self._changes += len(changes.items)
                 self._told.append(item)
                 await self._settle()
-            case _Wish(key):
+            case Wish(key):
                 await self._settle()
-                self._decide(Wanted(key, await self._store.row_of(key)))
-            case _Read() | DiskTold():
+                self._decide(Wanted(key, await self._row_with_mirror(key)))
+            case Read() | DiskTold() | Lost():
                 await self._settle()
                 self._decide(await self._with_rows(item))
             case _:
                 self._decide(item)
 
-    async def _with_rows(self, item: _Read | DiskTold) -> Event:
+    async def _row_with_mirror(self, key: RepoKey) -> Row | None:
+        """A client asks for what is here though it cannot be opened: its mirror may be gone."""
+        row = await self._rows.row_of(key)
+        if row is None or not row.served or await asyncio.to_thread(self._mirrors.path(key).is_dir):
+            return row
+        log.error("mirror gone from the disk", repo=key, alert=True)
+        self._decide(Lost(key, damaged=False, row=row))
+        await self._settle()
+        return await self._rows.row_of(key)
+
+    async def _with_rows(self, item: Read | DiskTold | Lost) -> Event:
         """What the machine asked for; above the disk's mark, what may have to leave."""
         settings = self._settings
         match item:
-            case _Read(LoadPending(first, after, limit)):
-                rows = await self._store.pending(after, limit, first=first)
+            case Read(LoadPending(first, after, limit)):
+                rows = await self._rows.pending(after, limit, first=first)
                 return PendingLoaded(first, tuple(rows), last=len(rows) < limit)
-            case _Read(PickAudit(share)):
-                return AuditPicked(await self._store.audited(share))
+            case Read(PickAudit(share)):
+                return AuditPicked(await self._rows.audited(share))
             case DiskTold(used) if used >= settings.disk_high and settings.mode is CollectMode.PULL_THROUGH:
                 await self._note_used()
-                unused = await self._store.least_used(2 * settings.evict_batch, self._readers.now)
+                unused = await self._rows.least_used(2 * settings.evict_batch, self._readers.now)
                 return replace(item, least_used=unused)
+            case Lost(key):
+                return replace(item, row=await self._rows.row_of(key))
             case DiskTold():
                 return item
         raise AssertionError("nothing else is read")
@@ -326,7 +330,7 @@ class Collecting:
         writes, self._writes = self._writes, []
         told, self._told = self._told, []
         if writes or told:
-            withdrawn = await self._write(writes, told[-1].changes.upto if told else None)
+            withdrawn = await self._rows.write(writes, told[-1].changes.upto if told else None)
             for key in withdrawn:
                 self._teller.lack(key)
         for each in told:
@@ -336,15 +340,6 @@ class Collecting:
         for action in actions:
             await self._act(action)
 
-    async def _write(self, writes: list[Write], since: int | None) -> list[RepoKey]:
-        """Nothing goes on before the disk took it: what was decided builds on it."""
-        while True:
-            try:
-                return await self._store.write(writes, since)
-            except FailureError as error:
-                log.error("the disk takes no writes; waiting", reason=error.failure.message, alert=True)
-                await asyncio.sleep(AGAIN_S)
-
     # Actions
 
     async def _act(self, action: Action) -> None:
@@ -352,7 +347,7 @@ class Collecting:
             case Fetch() | Look() | Evict() | Discard():
                 self._works.start(action)
             case LoadPending() | PickAudit():
-                self._put(_Read(action))
+                self._inbox.put(Read(action))
             case _:
                 self._tell(action)
 
@@ -375,14 +370,5 @@ class Collecting:
                 waiting = self._clients.pop(key, None)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(action)
-            case Alert(kind, about, text, over):
-                self._alert(kind, about, text, over=over)
-
-    def _alert(self, kind: AlertKind, about: str, text: str, *, over: bool) -> None:
-        if over:
-            if self.alerts.pop((kind, about), None) is not None:
-                log.info("an alert is over", kind=kind.value, about=about)
-            return
-        if self.alerts.get((kind, about)) != text:
-            log.warning(text, kind=kind.value, about=about, alert=True)
-        self.alerts[kind, about] = text
+            case Alert():
+                self.alerts.take(action)

@@ -85,6 +85,7 @@ async def collecting_side(
         parts = _Parts(config, git, store, mirrors, readers, uplink, reached, clock)
         care, collecting = await _collecting(parts, settings, stack)
         uplink.attach(collecting)
+        reached.tell_arrivals(collecting.arrived)
         for work in (care.run, collecting.run, uplink.run, lambda: _keep_tidy(mirrors)):
             await stack.enter_async_context(running(work, broken))
         served = ServedCollected(store, mirrors, collecting, readers, server)

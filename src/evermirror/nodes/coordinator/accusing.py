@@ -17,10 +17,10 @@ import structlog
 
 from evermirror.core.fleet.decisions import Alert, AlertKind
 from evermirror.errors import Unavailable
-from evermirror.model.relay import NodeId, worker_node_id
+from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Accused
-from evermirror.model.worker import Duty, WorkerId
+from evermirror.model.worker import Duty
 from evermirror.nodes.coordinator.fleet_view import FleetView, WorkerInfo
 
 log = structlog.get_logger(__name__)
@@ -152,4 +152,4 @@ class Accusations:
 
 
 def _worker_of(view: FleetView, node: NodeId) -> WorkerInfo | None:
-    return next((w for w in view.workers if worker_node_id(WorkerId(w.id)) == node), None)
+    return next((w for w in view.workers if w.node == node), None)

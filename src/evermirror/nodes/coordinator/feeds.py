@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 KNOWN_MAX = 100  # aggregators that are shown, those that went long ago forgotten first
 TICK_S = (0.02, 5.0)  # between two looks at who has been away too long: a tenth of grace, within these
+MISSED_S = 2.0  # workers dial a relay again within that; they rest longer where it stays away
 
 
 @dataclass(slots=True)
@@ -198,7 +199,7 @@ class Feeds:
             if not self.is_current(one):
                 raise PeerGone("it connected anew")
             one.feed = feed
-            if self.relays() != self._named:
+            if self.relays() != self._named or self._is_back(one, before):
                 await self._renew()
             else:
                 await self._give_access(one, peer)
@@ -206,6 +207,12 @@ class Feeds:
             await feed.run(lambda: self._heard(one))
         finally:
             self._leave(one, feed)
+
+    def _is_back(self, one: _Aggregator, before: _Aggregator | None) -> bool:
+        """Its relay was away and is where it was: those who dial it in ever longer pauses are told."""
+        if one.relay is None or before is None or before.boot == one.boot:
+            return False
+        return self._mono() - before.heard_at >= MISSED_S
 
     def _enter(self, node: NodeId, hello: Hello, before: _Aggregator | None) -> _Aggregator:
         one = _Aggregator(

@@ -89,7 +89,7 @@ class Fleet:
         listener: Listener,
         utc: Callable[[], float],
         http_url: str = "",
-        access: Callable[[WorkerId], Access] | None = None,
+        access: Callable[[WorkerId], Access | None] | None = None,
         heard: Callable[[WorkerId, Report], None] = lambda worker, report: None,
         refs_extra: tuple[str, ...] = (),
         mono: Callable[[], float] = time.monotonic,
@@ -209,9 +209,10 @@ class Fleet:
 
     def _give_access(self, session: Session) -> None:
         async def ready() -> Down | None:
-            if self._access is None or session.worker is None:
-                return None
-            return self._access(session.worker)
+            worker = session.worker
+            if self._access is None or worker is None or self._by_worker.get(worker) is not session:
+                return None  # by now the number may be another's
+            return self._access(worker)
 
         self._queue(session.number, ready)
 

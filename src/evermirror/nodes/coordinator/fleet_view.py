@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from evermirror.core.fleet.decisions import AlertKind
 from evermirror.core.fleet.views import Losing, Totals, WorkerView
 from evermirror.model.messages import WorkerStatus
-from evermirror.model.relay import NodeId, RelayAddress
+from evermirror.model.relay import NodeId, RelayAddress, worker_node_id
 from evermirror.model.repo import Host
 from evermirror.model.worker import Duty, WorkerId
 
@@ -25,6 +25,10 @@ class WorkerInfo:
     @property
     def id(self) -> WorkerId:
         return self.seen.record.id
+
+    @property
+    def node(self) -> NodeId:
+        return worker_node_id(self.seen.record)
 
     @property
     def name(self) -> str:

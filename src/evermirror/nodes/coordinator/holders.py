@@ -6,7 +6,7 @@ from evermirror.core.fleet.copies import CopyState
 from evermirror.core.fleet.views import CopyView
 from evermirror.model.changes import HolderReport
 from evermirror.model.refs import RefsDigest
-from evermirror.model.relay import worker_node_id
+from evermirror.model.relay import NodeId, worker_node_id
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerId
 from evermirror.nodes.coordinator.fleet import Fleet
@@ -30,9 +30,10 @@ class Holders:
             return ()
         found = []
         for copy in repo.copies:
-            who = self._fleet.about(copy.worker)
-            if who is not None and self._readable(key, copy):
-                found.append(self._report(key, copy, who, digest, primary=copy.worker == repo.primary))
+            who, record = self._fleet.about(copy.worker), self._fleet.machine.record(copy.worker)
+            if who is not None and record is not None and self._readable(key, copy):
+                node, primary = worker_node_id(record), copy.worker == repo.primary
+                found.append(self._report(key, copy, node, who, digest, primary=primary))
         return tuple(sorted(found, key=lambda holder: not holder.primary)[:HOLDERS_MAX])
 
     def workers(self, key: RepoKey) -> list[WorkerId]:
@@ -46,10 +47,17 @@ class Holders:
         return copy.state is CopyState.HELD and self._fleet.machine.speaks_for(key, copy.worker)
 
     def _report(
-        self, key: RepoKey, copy: CopyView, who: Connected, digest: RefsDigest | None, *, primary: bool
+        self,
+        key: RepoKey,
+        copy: CopyView,
+        node: NodeId,
+        who: Connected,
+        digest: RefsDigest | None,
+        *,
+        primary: bool,
     ) -> HolderReport:
         return HolderReport(
-            node=worker_node_id(copy.worker),
+            node=node,
             name=who.name,
             trusted=who.trusted,
             operator=who.operator,

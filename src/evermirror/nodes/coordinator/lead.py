@@ -102,7 +102,8 @@ async def leading(
         epoch = await store.next_epoch()
         machine = FleetMachine(settings, epoch, now, await store.load_fleet())
         sealer = await asyncio.to_thread(own_sealer, pki_folder(config))
-        passes, reported = Passes(sealer, clock, lambda worker: _trusts(fleet, worker)), Reported()
+        passes = Passes(sealer, clock, machine.record, lambda worker: _trusts(fleet, worker))
+        reported = Reported()
         fleet = Fleet(
             machine,
             recorder=recorder,

@@ -14,7 +14,7 @@ Conventions
   oid        20 (SHA-1) or 32 (SHA-256) bytes; digest: 32 bytes
   times      seconds, UTC, since the epoch; finite, as every double here
   integers   not negative
-  node       `worker/12`, `aggregator/3`
+  node       `worker/12-1794800000123`, `aggregator/3`
   sealed     a pass or a ticket, signed by the coordinator: ASCII, at most 16 KiB
   text       for people; at most 64 KiB, longer text is cut by who sends it
 A frame has at most 8 MiB. Whoever sends one that breaks these rules is disconnected.
