@@ -165,6 +165,10 @@ class Line(asyncio.BufferedProtocol):
 
     async def _room(self) -> None:
         self._moved_at = self._loop.time()
+        if self._transport is not None and self._transport.is_closing():
+            await asyncio.sleep(0)  # the loop tells why; who only ever writes would not let it
+            self._lost("the connection broke")
+            self._check()
         if self._writable.is_set():
             return
         try:
