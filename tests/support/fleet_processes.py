@@ -21,6 +21,7 @@ from typing import Any
 
 import httpx2
 
+from evermirror.core.keep.names import KEPT
 from tests.support.backend import Request
 from tests.support.gitrepo import UpstreamRepo, read_refs
 from tests.support.ports import free_port
@@ -277,7 +278,8 @@ class FleetProcesses:
         for key, repo in self.repos.items():
             (name,) = seats[key]
             mirror = self.workers[name].mirror(key)
-            assert read_refs(mirror) == repo.public_refs(), (key, name)
+            public = {n: oid for n, oid in read_refs(mirror).items() if not n.startswith(KEPT)}
+            assert public == repo.public_refs(), (key, name)
             done = subprocess.run(["git", "-C", mirror, "fsck", "--strict"], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
 
