@@ -111,7 +111,15 @@ class AggregatedFleet(FleetProcesses):
         return done.stdout.split("\t")[0] if done.returncode == 0 else ""
 
     def serves_all(self) -> bool:
-        return all(self.served(key) == repo.tip() for key, repo in self.repos.items())
+        return all(
+            self.served(key) == repo.tip() and self.public(key) == repo.public_refs()
+            for key, repo in self.repos.items()
+        )
+
+    def public(self, key: str) -> dict[str, str]:
+        """What is on its disk, without what it keeps."""
+        refs = read_refs(self.collected(key))
+        return {n: o for n, o in refs.items() if not n.startswith("refs/evermirror/")}
 
     def collected(self, key: str) -> Path:
         return self.agg.data / "collected" / (key.replace(":", "%3A") + ".git")
@@ -119,10 +127,8 @@ class AggregatedFleet(FleetProcesses):
     def assert_whole(self, *keys: str) -> None:
         """On its disk: equal to upstream, and without a fault."""
         for key in keys or self.repos:
-            mirror = self.collected(key)
-            public = {n: o for n, o in read_refs(mirror).items() if not n.startswith("refs/evermirror/")}
-            assert public == self.repos[key].public_refs(), key
-            run_git(mirror, "fsck", "--strict", "--no-dangling")
+            assert self.public(key) == self.repos[key].public_refs(), key
+            run_git(self.collected(key), "fsck", "--strict", "--no-dangling")
 
     # What it says
 
