@@ -110,9 +110,7 @@ async def test_a_change_is_told_at_once(house, grpc, monkeypatch):
                 await asyncio.sleep(0.001)
                 assert time.perf_counter() - began < 10
             took_s.append(time.perf_counter() - began)
-        # A busy machine is slower now and then; a step that waits for something would be seen in each.
-        assert min(took_s) < 0.05, took_s
-        assert statistics.median(took_s) < 0.25, took_s
+        assert statistics.median(took_s) < 0.05, took_s
 
 
 async def test_everything_is_told_to_who_begins_in_parts_that_it_acknowledges(house):

@@ -15,6 +15,7 @@ is written before it has been checked, none conflicts with another, and what a c
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from evermirror.core.keep.names import ARCHIVE, KEPT, STAMP_CHARS, archive_name,
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY
 from evermirror.edge.git.lsrefs import valid_name
+from evermirror.edge.git.ref_files import read_ref_files
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.kept import KeptTip, Why
 from evermirror.model.refs import PUBLIC_PREFIXES, Oid, RefChange, RefSnapshot, changes_between
@@ -131,25 +133,33 @@ def check_names(seen: RefSnapshot) -> None:
 
 
 async def read_local(git: Git, repo: Path) -> LocalRefs:
-    """One process and one small file."""
-    listing = await git.run(["for-each-ref", "--format=%(objectname) %(refname)"], repo=repo)
-    return parse_refs(listing.stdout, head_target(repo), git.settings.refs_extra)
+    """From its files, where they are plain; else one process tells."""
+    refs = await asyncio.to_thread(read_ref_files, repo)
+    if refs is None:
+        listing = await git.run(["for-each-ref", "--format=%(objectname) %(refname)"], repo=repo)
+        refs = parse_listing(listing.stdout)
+    return sort_refs(refs, head_target(repo), git.settings.refs_extra)
 
 
-def parse_refs(listing: bytes, target: str, refs_extra: tuple[str, ...] = ()) -> LocalRefs:
-    """Read for-each-ref's answer. Public is what upstream may have; the rest is ours."""
+def parse_listing(listing: bytes) -> dict[str, Oid]:
+    """Read for-each-ref's answer."""
+    lines = listing.decode("utf-8", "surrogateescape").split("\n")
+    return {name: Oid(oid) for oid, space, name in (line.partition(" ") for line in lines) if space}
+
+
+def sort_refs(refs: Mapping[str, Oid], target: str, refs_extra: tuple[str, ...] = ()) -> LocalRefs:
+    """Public is what upstream may have; the rest is ours."""
     public: dict[str, Oid] = {}
     staged: set[Oid] = set()
     stamps: set[str] = set()
     prefixes = (*PUBLIC_PREFIXES, *refs_extra)
-    for line in listing.decode("utf-8", "surrogateescape").split("\n"):
-        oid, _, name = line.partition(" ")
+    for name, oid in refs.items():
         if name.startswith(STAGING):
-            staged.add(Oid(oid))
+            staged.add(oid)
         elif name.startswith(OUR_DATED):
             stamps.add(name.removeprefix(KEPT).removeprefix(ARCHIVE)[:STAMP_CHARS])
         elif name.startswith(prefixes) and not name.startswith(OWN_NAMESPACE):
-            public[name] = Oid(oid)
+            public[name] = oid
     head = target if target in public else None
     return LocalRefs(RefSnapshot(public, head), frozenset(staged), target, frozenset(stamps))
 
