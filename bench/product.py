@@ -27,7 +27,11 @@ from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Host, RepoKey, RepoSpec
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.worker.caretaker import CareSettings
+from evermirror.nodes.worker.contact import Contact
+from evermirror.nodes.worker.ports import NoTargets, Targets
 from evermirror.nodes.worker.worker import Worker, WorkerParts
+
+CONTACT_S = 1e9  # nobody doubts that the coordinator is there
 
 
 class NoGit:
@@ -84,10 +88,12 @@ class ScriptedPort:
 
 @contextlib.asynccontextmanager
 async def worker_on(
-    product: Product, settings: ScheduleSettings, local_file: Path
+    product: Product, settings: ScheduleSettings, local_file: Path, targets: Targets | None = None
 ) -> AsyncIterator[tuple[Worker, ScriptedPort]]:
     """A worker as a node has it, with everything it keeps; it runs while the block does."""
     port = ScriptedPort()
+    contact = Contact()
+    contact.welcomed(CONTACT_S, CONTACT_S)
     local = await LocalState.open(local_file)
     parts = WorkerParts(
         port=port,
@@ -100,6 +106,8 @@ async def worker_on(
         clock=SteadyClock(),
         chance=random.Random(1),
         care=CareSettings(slots=0),
+        targets=targets or NoTargets(),
+        contact=contact,
     )
     worker = Worker(parts, settings)
     work = asyncio.create_task(worker.run())

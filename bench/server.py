@@ -1,7 +1,8 @@
 """A git server in a process of its own: real answers of ``git http-backend``, remembered until refs move.
 
 Remembering keeps the server from being what is measured: the bytes are git's own, and what a client spends is
-its own CPU alone. Started by ``GitServer``; ends when its standard input does.
+its own CPU alone. Where its burden is what is measured, git is asked each time (``remembers=False``). Started
+by ``GitServer``; ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import ssl
 import subprocess
 import sys
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,17 +28,40 @@ ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 60  # of one http-backend
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What clients cost a server. CPU is of the gits that it started, without the Python that starts them."""
+
+    requests: float = 0
+    sent_bytes: float = 0  # before TLS
+    git_cpu_s: float = 0.0
+
+    def __add__(self, other: Served) -> Served:
+        return Served(
+            self.requests + other.requests,
+            self.sent_bytes + other.sent_bytes,
+            self.git_cpu_s + other.git_cpu_s,
+        )
+
+    def __mul__(self, times: float) -> Served:
+        return Served(self.requests * times, self.sent_bytes * times, self.git_cpu_s * times)
+
+    def __sub__(self, other: Served) -> Served:
+        return self + other * -1
+
+
 class GitServer:
     """``with GitServer(folder) as server``: serves the bare repositories below ``folder`` on 127.0.0.1.
 
     A repository that is not there is answered as ``stand_in``, where one is named: thousands of equal
     upstreams for the price of one."""
 
-    def __init__(self, folder: Path, *, tls: bool = True, stand_in: str = "") -> None:
+    def __init__(self, folder: Path, *, tls: bool = True, stand_in: str = "", remembers: bool = True) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "bench.server", str(folder), "--stand-in", stand_in]
         command += ["--tls"] if tls else []
+        command += [] if remembers else ["--forgetful"]
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         told = json.loads(self._process.stdout.readline())
@@ -57,10 +83,14 @@ class GitServer:
 
     def requests(self) -> int:
         """How many requests for repositories there were so far."""
+        return int(self.served().requests)
+
+    def served(self) -> Served:
+        """Since it was started."""
         context = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else None
-        address = f"{'https' if self.ca_file else 'http'}://127.0.0.1:{self.port}/-/count"
+        address = f"{'https' if self.ca_file else 'http'}://127.0.0.1:{self.port}/-/served"
         with urllib.request.urlopen(address, context=context, timeout=TIMEOUT_S) as answer:
-            return int(answer.read())
+            return Served(**json.load(answer))
 
     def create(self, name: str, commits: int = 3) -> UpstreamRepo:
         repo = UpstreamRepo.init(self.folder / f"{name}.git", name, self.url(name))
@@ -77,10 +107,12 @@ class GitServer:
 class _Front:
     """Answers kept-alive HTTP/1.1 requests; what depends on refs alone is remembered until they move."""
 
-    def __init__(self, folder: Path, stand_in: str) -> None:
+    def __init__(self, folder: Path, stand_in: str, remembers: bool) -> None:
         self._folder = folder
         self._stand_in = stand_in
+        self._remembers = remembers
         self._requests = 0
+        self._sent_bytes = 0
         self._known: dict[tuple[object, ...], bytes] = {}
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -90,19 +122,32 @@ class _Front:
                 headers = {k.lower(): v.strip() for k, _, v in (h.partition(":") for h in head[1:] if h)}
                 body = await _read_body(reader, headers)
                 method, target, _ = head[0].split(" ")
-                writer.write(await self._answer(method, self._present(target), headers, body))
+                if target == "/-/served":
+                    writer.write(self._served())
+                else:
+                    self._requests += 1
+                    answer = await self._answer(method, self._present(target), headers, body)
+                    self._sent_bytes += len(answer)
+                    writer.write(answer)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             return  # the client is done
         finally:
             writer.close()
 
+    def _served(self) -> bytes:
+        gits = resource.getrusage(resource.RUSAGE_CHILDREN)
+        told = {
+            "requests": self._requests,
+            "sent_bytes": self._sent_bytes,
+            "git_cpu_s": gits.ru_utime + gits.ru_stime,
+        }
+        text = json.dumps(told).encode()
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
+
     async def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
-        if target == "/-/count":
-            return b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n%10d" % self._requests
-        self._requests += 1
         of_refs = method == "GET" or b"command=ls-refs" in body
-        if not of_refs:
+        if not of_refs or not self._remembers:
             return await self._ask_git(method, target, headers, body)
         key = (method, target, headers.get("git-protocol"), body, self._stamp(target))
         answer = self._known.get(key)
@@ -175,11 +220,10 @@ def _tls(folder: Path) -> tuple[ssl.SSLContext, Path]:
     return context, ca_file
 
 
-async def _serve(folder: Path, tls: bool, stand_in: str) -> None:
+async def _serve(folder: Path, tls: bool, stand_in: str, remembers: bool) -> None:
     context, ca_file = _tls(folder) if tls else (None, None)
-    server = await asyncio.start_server(
-        _Front(folder, stand_in).talk, "127.0.0.1", 0, ssl=context, backlog=1024
-    )
+    front = _Front(folder, stand_in, remembers)
+    server = await asyncio.start_server(front.talk, "127.0.0.1", 0, ssl=context, backlog=1024)
     port = server.sockets[0].getsockname()[1]
     print(json.dumps({"port": port, "ca_file": str(ca_file)}), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
@@ -191,5 +235,6 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--stand-in", default="")
+    parser.add_argument("--forgetful", action="store_true")
     given = parser.parse_args()
-    asyncio.run(_serve(given.folder, given.tls, given.stand_in))
+    asyncio.run(_serve(given.folder, given.tls, given.stand_in, not given.forgetful))

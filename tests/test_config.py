@@ -185,6 +185,18 @@ BAD_FILES = [
     ('[worker]\ntoken = "a"\ntoken_file = "b"', "evermirror.toml:3: worker.token_file: given twice"),
     ('[worker]\ntoken = ""', "worker.token: is empty"),
     ("[log]\nlevel = 'loud'", "accepted: one of debug, info, warning, error"),
+    (
+        '[pull]\nstatistics_cron = "*/5 * * * *"',
+        "evermirror.toml:2: pull.statistics_cron: '*/5 * * * *' has 5 fields instead of 6 or 7 (seconds,",
+    ),
+    (
+        '[pull]\ncleanup_cron = "0 0 25 * * ?"',
+        "pull.cleanup_cron: '0 0 25 * * ?': '25' cannot be used for hours (0-23, *, lists, ranges, steps "
+        'such as */5); accepted: a Quartz cron expression such as "0 */10 * * * ?" (seconds first) or "none"',
+    ),
+    ("[pull]\nscheduler_cron = 5", "pull.scheduler_cron: 5 is not text; accepted: a Quartz cron expression"),
+    ('[pull]\nmonitoring_cron = "0 0 0 31 FEB ?"', "pull.monitoring_cron: '0 0 0 31 FEB ?' never comes"),
+    ('[pull]\ntime_zone = "Mars/Base"', "pull.time_zone: 'Mars/Base' is not a time zone such as"),
     ("[server\n", "evermirror.toml:1: is not TOML:"),
     ("[server]\nlisten = ", "is not TOML:"),
     ("[server]\nlisten = 'a:1'\nlisten = 'b:1'", "evermirror.toml:3: is not TOML: Cannot overwrite a value"),
@@ -196,6 +208,16 @@ def test_a_bad_file_is_told_with_line_setting_problem_and_what_is_accepted(text,
     problems = problems_of(text)
     assert len(problems) == 1, problems
     assert expected in problems[0]
+
+
+@pytest.mark.parametrize("key", ["scheduler_cron", "statistics_cron", "monitoring_cron", "cleanup_cron"])
+def test_a_job_of_pull_mirroring_has_a_cron_or_none(key):
+    assert getattr(load_config(write(f'[pull]\n{key} = "none"'), {}, {}).pull, key) is None
+    assert (
+        getattr(load_config(write(f'[pull]\n{key} = "0 0 2 ? * FRI"'), {}, {}).pull, key) == "0 0 2 ? * FRI"
+    )
+    name = f"EVERMIRROR_PULL__{key.upper()}"
+    assert getattr(load_config(None, {name: "0 */7 * * * ?"}, {}).pull, key) == "0 */7 * * * ?"
 
 
 def test_all_problems_of_all_layers_are_told_together():

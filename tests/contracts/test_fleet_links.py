@@ -17,10 +17,14 @@ from evermirror.edge.rpc.pki import OwnCa, make_ca
 from evermirror.edge.rpc.server import GrpcServer
 from evermirror.edge.rpc.transport import Accept, Connection, Dialer, Identity, Peer, PeerGone
 from evermirror.model.access import Role
-from evermirror.model.failure import FailureError
-from evermirror.model.messages import LookAt
-from evermirror.model.repo import RepoKey
-from evermirror.model.wire import Answer, Down, Obeyed, Ordered, Rejected, Taken, Up
+from evermirror.model.activity import Activity
+from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.messages import AssignRepos, LookAt, Synced, SyncNow
+from evermirror.model.push import Pushed, PushedRef, PushTo, RefOutcome, TargetId
+from evermirror.model.refs import Oid, RefsDigest
+from evermirror.model.repo import Host, RepoKey, RepoSpec
+from evermirror.model.task import TaskId
+from evermirror.model.wire import Answer, Down, Numbered, Obeyed, Ordered, Rejected, Taken, Up, Welcomed
 
 WORKER = Identity(token_id=1, name="w1", role=Role.WORKER, trusted=True)
 SEND_S = 1.0
@@ -164,6 +168,30 @@ async def test_frames_arrive_in_order_both_ways(both: Both):
 
 async def _take(receive: Callable[[], Awaitable[Up | Down]], n: int) -> list[Up | Down]:
     return [await receive() for _ in range(n)]
+
+
+async def test_targets_of_a_sync_and_what_became_of_them_arrive_as_they_were_said(both: Both):
+    key, put = RepoKey("example.org/team/x"), RefsDigest("ab" * 32)
+    spec = RepoSpec(key, "https://example.org/team/x", Host("example.org"), pulled=True)
+    to = PushTo(TargetId(3), "https://target.example/x.git", "bot", put, adopt=True)
+    failure = Failure(FailureKind.CONFLICT, "1 ref could not be put", context={"target_url": to.url})
+    ref = PushedRef("refs/heads/\udcff", Oid("1" * 40), None, RefOutcome.CONFLICT, "stale info")
+    pushed = Pushed(to.target, put, Oid("2" * 40), (ref,), 4, 3, 1, 999, 1.5, 2.5, failure, "a warning")
+    activity = Activity((0.0, 0.0, 0.0), 0.0, 0.0)
+    synced = Synced(
+        key, (TaskId(7),), put, None, 1, (), 0, 0, 0, 0, False, 1.0, 1.0, 3.0, activity,
+        pushes=(pushed, Pushed(TargetId(4), None)), look_s=0.25,
+    )  # fmt: skip
+    down: list[Down] = [
+        Welcomed(1, 2, False, 5.0, "https://here", 60.0, 600.0),
+        Ordered(1, AssignRepos((spec,))),
+        Ordered(2, SyncNow(key, TaskId(7), push=(to, PushTo(TargetId(4), "https://t/y")))),
+    ]
+    for frame in down:
+        await both.peer.send(frame)
+    assert await _take(both.connection.receive, len(down)) == down
+    await both.connection.send(Numbered(1, 1, (synced,)))
+    assert await both.peer.receive() == Numbered(1, 1, (synced,))
 
 
 async def test_several_tasks_may_send_at_once(both: Both):

@@ -42,7 +42,7 @@ from evermirror.model.task import TaskStatus, Trigger
 from evermirror.nodes.service import RepoFilter
 
 A, B = "example.org/team/a", "example.org/team/b"
-STEPS = ["0001", "0002", "0003", "0004"]
+STEPS = ["0001", "0002", "0003", "0004", "0005"]
 DIGEST = "ab" * 32
 HEAD = "c" * 40
 HOSTILE = "é日本\U0001f680 %_\\'\";--\r\n\x00\x1b[31m\udcff\ud800"

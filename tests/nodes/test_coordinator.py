@@ -62,9 +62,8 @@ from evermirror.model.wire import (
     Taken,
     Welcomed,
 )
-from evermirror.nodes.coordinator import coordinator as module
 from evermirror.nodes.coordinator import tasks as tasks_module
-from evermirror.nodes.coordinator.coordinator import DAY_S, TASKS_KEPT_S, Coordinator
+from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.coordinator.fleet import OWN_TOKEN, Fleet
 from evermirror.nodes.coordinator.orders import Orders
 from evermirror.nodes.service import AddStatus, PollPlan, RepoFilter, TaskParams
@@ -103,6 +102,8 @@ class NotingOrders(Orders):
 class ScriptedWorker:
     """Says what the test wants, and keeps what it is told; what people ask it, it answers."""
 
+    protocol = PROTOCOL
+
     def __init__(self, name="here"):
         self.name = name
         self.sent = []
@@ -112,7 +113,7 @@ class ScriptedWorker:
     async def join(self, server, token=OWN_TOKEN, holds=()):
         identity = Identity(token, self.name, Role.WORKER, trusted=True)
         self.connection = await server.dialer(identity).dial()
-        await self.connection.send(Hello(PROTOCOL, "1", self.name, boot=id(self), generation=1))
+        await self.connection.send(Hello(self.protocol, "1", self.name, boot=id(self), generation=1))
         assert isinstance(await self.connection.receive(), Welcomed)
         self.said = self.taken = (await self.connection.receive()).seq
         self.listening = asyncio.create_task(self._listen())
@@ -196,6 +197,7 @@ class House:
             utc=self.clock,
         )
         self.it.lead(self.fleet)
+        await self.furnish()
         self.worker = ScriptedWorker()
         work = asyncio.create_task(self.fleet.run())
         try:
@@ -210,6 +212,9 @@ class House:
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
+
+    async def furnish(self):
+        """What else a house has, before anybody joins."""
 
     async def told(self):
         """Until the worker was heard, and has heard everything that was decided: an answer comes after."""
@@ -858,24 +863,3 @@ async def test_refs_and_plan_come_from_the_worker(house):
     assert (await house.it.plan(URL)).next_poll_at is None
     with pytest.raises(NotFound):
         await house.it.refs(KEY)
-
-
-async def test_old_tasks_are_removed_and_open_and_young_ones_stay(house, monkeypatch):
-    pauses = asyncio.Queue()
-
-    async def sleep(seconds):
-        await pauses.put(seconds)
-        await asyncio.Event().wait()
-
-    await house.add()
-    old, young, waiting = [await house.store.create_task(KEY, Trigger.API, params={"n": n}) for n in range(3)]
-    await house.take(synced(old.id, at=T0), synced(young.id, at=T0 + 2 * DAY_S))
-    house.clock.now = T0 + TASKS_KEPT_S + DAY_S
-    monkeypatch.setattr(module.asyncio, "sleep", sleep)
-    keeping = asyncio.create_task(house.it.keep_house())
-    async with asyncio.timeout(10):
-        while await pauses.get() != DAY_S:  # others pause too, for less
-            pass
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
-    assert {t.id for t in await house.it.list_tasks(KEY, 10)} == {young.id, waiting.id}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -158,6 +159,16 @@ async def test_an_order_is_on_the_disk_when_it_is_answered(stage):
         await up.admin.drain("second", actor="alice")
         stored = {w.facts.name: w.duty for w in (await up.node.lead.store.load_fleet()).workers}
         assert stored["second"] is Duty.DRAINING
+
+
+async def test_a_full_disk_is_told_until_there_is_room(stage):
+    async with fleet_up(stage) as up, hand(up.node, "second", 7):
+        await until_status(up, "second", "alive")
+        own = up.admin.worker("own").seen.record.id
+        for accepting in (False, True):
+            up.admin._statuses[own] = replace(up.admin._statuses[own], accepting_clones=accepting)
+            told = [(a.kind.value, a.about) for a in up.admin.look().alerts]
+            assert told == ([] if accepting else [("disk-full", "own")])
 
 
 async def test_quarantine_is_told_with_its_reason_until_the_worker_is_resumed(stage):

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from evermirror.config import Config
 from evermirror.core.schedule.disk import DiskGuard
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.edge.git.command import Git
@@ -43,6 +44,8 @@ from evermirror.model.task import TaskId
 from evermirror.nodes import wiring
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.worker import worker
+from evermirror.nodes.worker.contact import Contact
+from evermirror.nodes.worker.ports import NoTargets, Targets
 from evermirror.nodes.worker.worker import Worker, WorkerParts
 from tests.support.stage import Stage
 
@@ -74,9 +77,10 @@ class Running:
     def key(self, name: str) -> RepoKey:
         return RepoKey(f"{self.stage.upstream.host}/{name}")
 
-    def spec(self, name: str, mode: Mode = Mode.EXACT) -> RepoSpec:
+    def spec(self, name: str, mode: Mode = Mode.EXACT, pulled: bool = False) -> RepoSpec:
         host = self.stage.upstream.host
-        return RepoSpec(self.key(name), self.stage.upstream.url(f"{name}.git"), Host(host), mode=mode)
+        url = self.stage.upstream.url(f"{name}.git")
+        return RepoSpec(self.key(name), url, Host(host), mode=mode, pulled=pulled)
 
     async def assign(self, *names: str, following: bool = False, paused: bool = False, **more) -> None:
         keys = frozenset(map(self.key, names))
@@ -114,9 +118,18 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def running(
-    stage: Stage, *, hands_back: bool = True, remembers: bool = True, interval: str = "10m"
+    stage: Stage,
+    *,
+    hands_back: bool = True,
+    remembers: bool = True,
+    interval: str = "10m",
+    sections: dict[str, dict[str, object]] | None = None,
+    targets: Callable[[Config, Git, Mirrors, Prober], Targets] = lambda *_: NoTargets(),
+    contact: Contact | None = None,
 ) -> AsyncIterator[Running]:
-    config = stage.config(schedule={"min_gap": "0s", "max_gap": interval, "policy": "adaptive"})
+    config = stage.config(
+        **{"schedule": {"min_gap": "0s", "max_gap": interval, "policy": "adaptive"}, **(sections or {})}
+    )
     allow = AllowList.parse(list(config.upstreams.allow))
     credentials = wiring.credentials_of(config)
     git = Git(wiring.git_settings(config), credentials)
@@ -128,13 +141,14 @@ async def running(
         stack.push_async_callback(prober.close)
         local = await LocalState.open(config.data.dir / "worker.db")
         stack.push_async_callback(local.close)
+        mirrors = Mirrors(config.data.dir / "mirrors", git, wiring.mirror_settings(config))
         port = Port()
         engine = Worker(
             WorkerParts(
                 port=port,
                 scheduler=Scheduler(settings),
                 prober=prober,
-                mirrors=Mirrors(config.data.dir / "mirrors", git, wiring.mirror_settings(config)),
+                mirrors=mirrors,
                 maintenance=Maintenance(git, wiring.upkeep_settings(config)),
                 local=local,
                 disk=DiskGuard(0.9),
@@ -143,6 +157,8 @@ async def running(
                 care=wiring.care_settings(config),
                 hands_back=hands_back,
                 remembers=remembers,
+                targets=targets(config, git, mirrors, prober),
+                contact=contact or Contact(),
             ),
             settings,
         )

@@ -24,7 +24,7 @@ from evermirror.model.messages import AssignRepos, Failed, ReleaseRepos
 from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import Trigger
 from evermirror.nodes import playground
-from evermirror.nodes.coordinator import coordinator, enacting, lead
+from evermirror.nodes.coordinator import enacting, lead
 from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.service import TaskParams
 from evermirror.nodes.worker import uplink, uplink_reports, worker
@@ -348,10 +348,19 @@ async def test_a_catalog_that_could_not_be_taken_is_taken_later_and_the_warning_
 async def test_a_database_in_trouble_at_the_daily_cleaning_does_not_end_the_process(
     stage, upstream, monkeypatch
 ):
-    monkeypatch.setattr(Store, "cleanup_tasks", raise_trouble)
-    monkeypatch.setattr(coordinator, "DAY_S", 0.01)
-    async with stage.up() as up:
-        await asyncio.sleep(0.1)
+    tried = []
+
+    async def trouble(*args):
+        tried.append(args)
+        await raise_trouble()
+
+    monkeypatch.setattr(Store, "cleanup_tasks", trouble)
+    async with stage.up(pull={"cleanup_cron": "* * * * * ?"}) as up:
+
+        async def twice() -> bool:
+            return len(tried) > 2
+
+        await up.until(twice)
         assert not up.node.broken.is_set()
 
 

@@ -36,6 +36,7 @@ from evermirror.model.messages import (
     Verified,
     WorkerStatus,
 )
+from evermirror.model.push import Pushed, PushedRef, RefOutcome, TargetId
 from evermirror.model.refs import RefChange, RefsDigest
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskId
@@ -61,6 +62,7 @@ from evermirror.nodes import redial
 from evermirror.nodes.redial import Phase
 from evermirror.nodes.service import PollPlan
 from evermirror.nodes.worker import uplink, uplink_commands, uplink_reports
+from evermirror.nodes.worker.contact import Contact
 from evermirror.nodes.worker.uplink import Uplink
 
 pytestmark = pytest.mark.timeout(60)
@@ -210,7 +212,9 @@ class Coordinator:
 
 
 class House:
-    def __init__(self, coordinator: Coordinator, log: ReportLog, pauses: list[float]) -> None:
+    def __init__(
+        self, coordinator: Coordinator, log: ReportLog, pauses: list[float], contact: Contact | None = None
+    ) -> None:
         self.coordinator = coordinator
         self.log = log
         self.pauses = pauses  # between two tries
@@ -224,6 +228,7 @@ class House:
             capacity=10,
             boot=5,
             version="1.0",
+            contact=contact,
             clock=lambda: 1000.0,
             chance=random.Random(1),
             sleep=self.sleep,
@@ -253,12 +258,12 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def open_house(path: Path) -> AsyncIterator[House]:
+async def open_house(path: Path, contact: Contact | None = None) -> AsyncIterator[House]:
     coordinator = Coordinator()
     log = await ReportLog.open(path)
     async with InProcessServer(coordinator.accept, send_s=5.0) as server:
         coordinator.server = server
-        house = House(coordinator, log, [])
+        house = House(coordinator, log, [], contact)
         tasks = [asyncio.create_task(house.line.run()), asyncio.create_task(house.work())]
         try:
             yield house
@@ -394,6 +399,44 @@ async def test_a_large_report_goes_alone_and_a_monstrous_one_without_its_refs(ho
     assert first == large
     assert (last.changes, last.changes_total) == ((), 100)
     assert all(len(f.reports) <= 2 for f in talk.got if isinstance(f, Numbered))
+
+
+async def test_a_monstrous_report_of_pushes_is_told_without_refs_and_with_short_failures(house):
+    failure = Failure(
+        FailureKind.CONFLICT, "y" * 9000, "z" * 9000, 30.0, "git push", "o" * 60_000, "e" * 60_000
+    )
+    ref = PushedRef("refs/heads/" + "x" * 60_000, None, None, RefOutcome.CONFLICT, "stale info")
+    pushes = tuple(
+        Pushed(TargetId(n), digest(n), refs=(ref,), waiting_total=7, failure=failure) for n in range(50)
+    )
+    activity = Activity((0.0, 0.0, 0.0), 0.0, 0.0)
+    report = Synced(
+        key(1),
+        (TaskId(5),),
+        digest(1),
+        None,
+        1,
+        (),
+        0,
+        0,
+        0,
+        0,
+        False,
+        1.0,
+        1.0,
+        1.0,
+        activity,
+        pushes=pushes,
+    )
+    await house.line.report(report)
+    talk = await house.coordinator.welcomes()
+    (told,) = await talk.reports(1)
+    assert (told.task_ids, [p.target for p in told.pushes]) == ((5,), list(range(50)))
+    assert {(p.refs, p.waiting_total) for p in told.pushes} == {((), 7)}
+    assert {p.put for p in told.pushes} == {digest(n) for n in range(50)}
+    (short,) = {p.failure.message for p in told.pushes}
+    assert short == "y" * uplink_reports.MESSAGE_CHARS
+    assert {(p.failure.kind, p.failure.retry_after_s) for p in told.pushes} == {(FailureKind.CONFLICT, 30.0)}
 
 
 async def test_report_waits_while_the_buffer_is_full_and_goes_on_when_the_disk_does(house, monkeypatch):

@@ -9,9 +9,10 @@ from pathlib import Path
 
 # What core/ and model/ may import: a list of what is pure, so that a module nobody thought of is refused too.
 _PURE = """
-    __future__ abc array base64 binascii bisect collections contextlib copy dataclasses datetime decimal
-    difflib enum fractions functools hashlib heapq hmac ipaddress itertools json math numbers numpy operator
-    re statistics string struct textwrap types typing unicodedata urllib.parse xxhash yaml zlib zoneinfo
+    __future__ abc array base64 binascii bisect collections contextlib copy cronsim dataclasses datetime
+    decimal difflib enum fractions functools hashlib heapq hmac ipaddress itertools json math numbers numpy
+    operator re statistics string struct textwrap types typing unicodedata urllib.parse xxhash yaml zlib
+    zoneinfo
     evermirror.core evermirror.model evermirror.errors
 """
 PURE_MODULES = frozenset(_PURE.split())

@@ -291,6 +291,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve(self._read_body())
 
+    do_PUT = do_PATCH = do_POST
+
     def _read_body(self) -> bytes:
         if self.headers.get("Expect", "").lower() == "100-continue":
             self.wfile.flush()

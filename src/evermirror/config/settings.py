@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from evermirror.config.fleet_sections import Aggregator, Relay
+from evermirror.config.pull_section import Pull
 from evermirror.config.section import Section, SettingError
 from evermirror.config.sources import read_sources
 from evermirror.config.values import (
@@ -335,6 +336,9 @@ class Credential(Section):
     password: Secret = Field(default=None, description="Password.")
     token: Secret = Field(default=None, description="Access token, instead of a password.")
     ssh_key_file: MaybePath = Field(default=None, description="Private key for ssh.")
+    forge: Annotated[Literal["none", "gitlab", "gitea", "github"], Kind.CHOICE] = Field(
+        default="none", description="gitlab, gitea or github: a target's default branch is set by its API."
+    )
 
     @model_validator(mode="after")
     def _one_secret(self) -> Self:
@@ -408,6 +412,7 @@ class Config(Section):
     worker: Worker = Worker()
     aggregator: Aggregator = Aggregator()
     relay: Relay = Relay()
+    pull: Pull = Pull()
     auth: Auth = Auth()
     credentials: Mapping[CredentialName, Credential] = {}
     webhooks: Webhooks = Webhooks()

@@ -76,7 +76,8 @@ _TEMPLATE_HEAD = """\
 # "none" unsets what may be unset. See also `evermirror config check` and `config show`."""
 
 _CREDENTIALS_EXAMPLE = """\
-# Ways to sign in upstream; repositories refer to them by name. Also: username, password, ssh_key_file.
+# Ways to sign in; repositories and targets refer to them by name. Also: username, password, ssh_key_file,
+# and forge = "gitlab", "gitea" or "github": a target's default branch then follows the source's.
 # [credentials.example]
 # token_file = "/run/secrets/example-token\""""
 

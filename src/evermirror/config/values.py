@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr, Strict
 
+from evermirror.core.pull.cron import CRON_FORM, check_cron
 from evermirror.model.duration import (
     DURATION_FORM,
     RATE_FORM,
@@ -28,6 +29,7 @@ class Kind(Enum):
     DURATION = DURATION_FORM
     SIZE = SIZE_FORM
     RATE = RATE_FORM
+    CRON = CRON_FORM
     ADDRESS = '"HOST:PORT" such as "127.0.0.1:8420"'
     TEXT = "a string"
     URL = "a URL in a string"  # may hold a password: shown without it
@@ -82,6 +84,12 @@ def _as_address(value: object) -> object:
         raise ValueError("is not text")
     split_host_port(value)
     return value
+
+
+def _as_cron(value: object) -> object:
+    if not isinstance(value, str):
+        raise ValueError("is not text")
+    return check_cron(value)
 
 
 def _as_secret(value: object) -> object:
@@ -144,6 +152,7 @@ Address = Annotated[str, BeforeValidator(_as_address), Kind.ADDRESS]
 MaybeAddress = Annotated[str | None, BeforeValidator(_optional(_as_address)), Kind.ADDRESS]
 Text = Annotated[str, Strict(), Kind.TEXT]
 MaybeText = Annotated[str | None, BeforeValidator(_optional(_as_is)), Kind.TEXT]
+MaybeCron = Annotated[str | None, BeforeValidator(_optional(_as_cron)), Kind.CRON]
 MaybeDatabaseUrl = Annotated[str | None, BeforeValidator(_optional(_as_database_url)), Kind.URL]
 MaybeHttpUrl = Annotated[str | None, BeforeValidator(_optional(_as_http_url)), Kind.URL]
 FilePath = Annotated[Path, BeforeValidator(_as_path), Kind.PATH]

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 
+OURS = "ours"  # in a failure's context: the other end has no part in it; its value says what has
+CREDENTIAL = "credential"  # one that a node's settings lack
+
 
 class FailureKind(Enum):
     """The edge turns every exception, exit code and stderr into one of these."""
@@ -34,6 +37,11 @@ class Failure:
     stderr: str = ""  # bounded by the edge
     corrupt: bool = False  # git's own evidence that the mirror here is damaged
     context: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def ours(self) -> bool:
+        """The trouble is this node's own: it counts against no source and no target."""
+        return OURS in self.context
 
 
 class FailureError(Exception):

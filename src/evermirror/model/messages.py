@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure
 from evermirror.model.kept import KeptTip
+from evermirror.model.push import Pushed, PushTo
 from evermirror.model.refs import Oid, RefChange, RefsDigest
 from evermirror.model.relay import Source
 from evermirror.model.repo import Host, Priority, RepoKey, RepoSpec
@@ -50,7 +51,8 @@ class ReleaseRepos:
 @dataclass(frozen=True, slots=True)
 class SyncNow:
     """Look at once and sync if it moved. ``force`` fetches even where nothing seems to have changed;
-    ``accept`` is a person's word that upstream is to be followed where a guard holds its change back."""
+    ``accept`` is a person's word that upstream is to be followed where a guard holds its change back.
+    ``push``: targets that are to have what is here then."""
 
     key: RepoKey
     task_id: TaskId
@@ -58,6 +60,7 @@ class SyncNow:
     min_commit: Oid | None = None
     priority: Priority | None = None  # of this request; None: the repo's own
     accept: bool = False
+    push: tuple[PushTo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ class Synced:
     phases_s: tuple[tuple[str, float], ...] = ()
     kept: tuple[KeptTip, ...] = ()  # old tips that upstream threw away; bounded: see kept_total
     kept_total: int = 0
+    pushes: tuple[Pushed, ...] = ()  # one for each target that the callers named
+    look_s: float | None = None  # how long upstream took to answer the look
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ class RepoSpec:
     private: bool = False
     credential: str | None = None  # a name, never a secret
     fallbacks: tuple[str, ...] = ()  # other addresses of the same repository, as the catalog gives them
+    pulled: bool = False  # the coordinator says when to look: the worker does not by itself
 
 
 @dataclass(frozen=True, slots=True)

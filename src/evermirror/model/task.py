@@ -61,3 +61,4 @@ class TaskRecord:
     folded: int = 0  # further scheduled looks without a change that this row stands for
     created_at: float = 0.0
     updated_at: float = 0.0
+    target_commit: str | None = None  # at the first target that it was pushed to

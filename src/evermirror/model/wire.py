@@ -40,7 +40,7 @@ from evermirror.model.messages import ApplySettings, Command, HeldRepo, Progress
 from evermirror.model.relay import NodeId, RelayAddress
 from evermirror.model.repo import RepoKey
 
-PROTOCOL = 2  # grows when a frame changes its meaning; unknown fields of a newer side are left out
+PROTOCOL = 3  # grows when a frame changes its meaning; unknown fields of a newer side are left out
 PROTOCOL_OLDEST = 1  # the oldest that a coordinator still speaks with
 
 # Worker to coordinator
@@ -196,6 +196,7 @@ class Welcomed:
     heartbeat_s: float
     http_url: str = ""  # where people and nodes reach the coordinator
     redial_s: float = 0.0  # the longest pause between two tries to reach it again; 0: not said
+    grace_s: float = 0.0  # out of contact for longer, its repos may be somebody else's; 0: not said
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.mirror import Mirrors, MirrorSettings
 from evermirror.edge.git.probe import Prober, ProbeSettings
+from evermirror.edge.git.push import Pusher, PushSettings
 from evermirror.edge.git.serve import GitServer, ServeSettings
+from evermirror.edge.git.surroundings import surroundings
 from evermirror.edge.net.resolver import Resolver
 from evermirror.edge.relay.asking import AskingLines
 from evermirror.edge.relay.gateway import Gateway
@@ -105,6 +107,9 @@ async def make_worker(
         chance=random.Random(),  # noqa: S311 - spreads retries, guards nothing
         care=care_settings(config),
         nearby=nearby if config.fleet.copy_from_holders else NoSeeds(),
+        targets=Pusher(git, mirrors, prober, push_settings(config), clock),
+        contact=uplink.contact,
+        about=await surroundings(git),
         hands_back=not alone,
         remembers=not alone,
     )
@@ -135,12 +140,24 @@ def probe_settings(config: Config, allow: AllowList) -> ProbeSettings:
     )
 
 
+def guard_settings(config: Config) -> GuardSettings:
+    return GuardSettings(config.keep.guard_share, config.keep.guard_least, config.keep.confirm_after)
+
+
 def mirror_settings(config: Config) -> MirrorSettings:
-    keep = config.keep
     return MirrorSettings(
         max_repo_size=config.upstreams.max_repo_size,
-        trash_age_s=keep.trash,
-        guard=GuardSettings(keep.guard_share, keep.guard_least, keep.confirm_after),
+        trash_age_s=config.keep.trash,
+        guard=guard_settings(config),
+    )
+
+
+def push_settings(config: Config) -> PushSettings:
+    return PushSettings(
+        rules=url_rules(config),
+        guard=guard_settings(config),
+        silence_s=config.pull.pushes_silence,
+        ca_file=config.upstreams.ca_file,
     )
 
 
@@ -260,6 +277,7 @@ def credentials_of(config: Config) -> Credentials:
             password=secret(c.password),
             token=secret(c.token),
             ssh_key_file=c.ssh_key_file,
+            forge="" if c.forge == "none" else c.forge,
         )
         for name, c in config.credentials.items()
     )

@@ -14,6 +14,7 @@ from evermirror.core.catalog.entry import (
 )
 from evermirror.core.catalog.listfile import LINE_MAX_CHARS, attributes_given, line_of, parse_list
 from evermirror.model.address import AllowList
+from evermirror.model.pull import TargetSpec
 from evermirror.model.repo import INTERVAL_MIN_S, Mode, Priority, RepoSpec
 from evermirror.model.url import UrlRules
 
@@ -49,7 +50,8 @@ def test_without_attributes_a_repo_has_the_defaults():
 def test_all_attributes():
     entries, problems = read(
         "https://h.example/a priority=high interval=1h30m alias=devops/core private=true mode=append-only "
-        "credential=corp target=https://t.example/x target=git@t.example:y # note=ignored\n"
+        "credential=corp target=https://t.example/x target=https://t.example/y.git "
+        "target_credential=push # note=ignored\n"
     )
     assert problems == []
     spec = RepoSpec(
@@ -62,7 +64,21 @@ def test_all_attributes():
         True,
         "corp",
     )
-    assert entries == [CatalogEntry(spec, "devops/core", ("https://t.example/x", "git@t.example:y"))]
+    targets = TargetSpec("https://t.example/x", "push"), TargetSpec("https://t.example/y.git", "push")
+    assert entries == [CatalogEntry(spec, "devops/core", targets)]
+
+
+@pytest.mark.parametrize(
+    ("names", "credentials"),
+    [("", [None, None]), ("target_credential=a", ["a", "a"]),
+     ("target_credential=a target_credential=b", ["a", "b"])],
+)  # fmt: skip
+def test_one_credential_is_for_all_targets_and_more_are_for_each_in_order(names, credentials):
+    (entry,), problems = read(
+        f"https://h.example/a {names} target=https://t.example/x target=https://u.example/x"
+    )
+    assert problems == []
+    assert [t.credential for t in entry.targets] == credentials
 
 
 def test_an_interval_may_be_as_short_as_the_api_takes_it():
@@ -102,7 +118,17 @@ def test_flags(text, value):
         ("priority=high priority=low", "priority is given twice"),
         ("=x", "unknown attribute ''"),
         ("target=x\u202e", "target: has a control or invisible character"),
-        (" ".join(["target=x"] * (TARGETS_MAX + 1)), "target: more than 16"),
+        (" ".join(f"target=https://t.example/{n}" for n in range(TARGETS_MAX + 1)), "target: more than 16"),
+        ("target=https://t.example/x target=https://t.example/x", "target: the same is given twice"),
+        ("target=nonsense", "target: this is not a URL"),
+        ("target=git@t.example:y", "target: ssh:// is not allowed here"),
+        ("target=https://10.0.0.1/x", "target: the address 10.0.0.1 is internal"),
+        ("target=https://u:hunter2@t.example/x", "target: the URL carries a user name or password"),
+        ("target_credential=a/b", "target_credential: is not the name"),
+        (
+            "target=https://t.example/x target_credential=a target_credential=b",
+            "target_credential: give one for all targets, or one for each",
+        ),
     ],
 )
 def test_a_line_with_a_bad_attribute_is_not_taken_and_names_its_repo(attributes, reason):
@@ -271,6 +297,7 @@ def test_what_a_bad_line_was_about_is_remembered_beyond_the_bound_of_problems():
     "line",
     ["https://h.example/a", "https://h.example/a.git priority=low interval=1500ms",
      "https://h.example/a alias=x/y private=true mode=append-only credential=c target=https://t.example/a "
+     "target_credential=d target=https://t.example/b target_credential=e "
      "workers=w1,w2 fallback=https://m.example/a interval=1234567s"],
 )  # fmt: skip
 def test_a_line_can_be_written_again_as_it_was_meant(line):

@@ -33,6 +33,28 @@ def test_a_repo_with_fallbacks_and_keys_of_other_programs():
     assert (entry.spec.priority.value, entry.spec.interval_s, entry.line) == ("high", 600, 3)
 
 
+def test_targets_with_a_credential_of_their_own_or_an_inherited_one():
+    two = "  targets: [https://t.example/a, https://u.example/a]\n"
+    text = (
+        f"- url: https://h.example/a\n{two}"
+        f"- url: https://h.example/b\n{two}  target_credentials: [x, y]\n"
+        "- url: https://h.example/c\n  target: https://t.example/c\n  target_credential: z\n"
+        "- url: https://h.example/d\n"
+        f"- url: https://h.example/e\n{two}  target_credentials: [x, y, z]\n"
+    )
+    parsed = read(text, top_="target_credential: corp\n")
+    said = {e.key[-1]: [(t.url, t.credential) for t in e.targets] for e in parsed.entries}
+    t, u = "https://t.example", "https://u.example"
+    assert said == {
+        "a": [(f"{t}/a", "corp"), (f"{u}/a", "corp")],
+        "b": [(f"{t}/a", "x"), (f"{u}/a", "y")],
+        "c": [(f"{t}/c", "z")],
+        "d": [],
+    }
+    (problem,) = parsed.problems
+    assert "one for all targets, or one for each" in problem.reason
+
+
 def test_the_list_of_the_seeds_with_pins():
     parsed = read(
         "- git_url: https://h.example/a\n  key: val\n  workers: [1, home-2]\n- git_url: https://h.example/b\n"

@@ -81,3 +81,13 @@ class World:
 
 def mirror_git(path: Path, *args: str) -> str:
     return run_git(path, *args)
+
+
+def lose_object(mirror: Path, oid: str) -> None:
+    """As a bad disk does: all others are there."""
+    for pack in list((mirror / "objects" / "pack").glob("*.pack")):
+        content = pack.read_bytes()
+        for file in pack.parent.glob(f"{pack.stem}.*"):
+            file.unlink()
+        subprocess.run(["git", "unpack-objects", "-q"], cwd=mirror, input=content, check=True)
+    (mirror / "objects" / oid[:2] / oid[2:]).unlink()

@@ -35,6 +35,7 @@ from evermirror.model.messages import (
     Verified,
     WorkerStatus,
 )
+from evermirror.model.push import Pushed, PushedRef, PushTo, RefOutcome
 from evermirror.model.refs import RefChange
 from evermirror.model.relay import RelayAddress, Source
 from evermirror.model.repo import Mode, Priority, RepoKey, RepoSpec
@@ -118,6 +119,24 @@ specs = st.builds(
     st.booleans(),
     maybe(names),
     many(names),
+    st.booleans(),
+)
+targets = st.builds(PushTo, counts, names, maybe(names), maybe(digests), st.booleans())
+pushed_refs = st.builds(PushedRef, refs, maybe(oids), maybe(oids), st.sampled_from(RefOutcome), texts)
+pushes = st.builds(
+    Pushed,
+    counts,
+    maybe(digests),
+    maybe(oids),
+    many(pushed_refs),
+    counts,
+    counts,
+    counts,
+    counts,
+    numbers,
+    numbers,
+    maybe(failures),
+    texts,
 )
 
 
@@ -182,6 +201,7 @@ COMMANDS = {
         maybe(oids),
         maybe(st.sampled_from(Priority)),
         st.booleans(),
+        many(targets),
     ),
     LookAt: st.builds(LookAt, many(names), many(sources)),
     RestoreTip: st.builds(RestoreTip, names, counts, refs, maybe(refs)),
@@ -229,6 +249,8 @@ REPORTS = {
         many(st.tuples(texts, numbers)),
         many(tips),
         counts,
+        many(pushes),
+        maybe(numbers),
     ),
     Restored: st.builds(Restored, names, many(counts), refs, oids, numbers, numbers),
     Failed: st.builds(
@@ -280,7 +302,9 @@ UPS = {
 ups = st.one_of(*UPS.values())
 
 DOWNS = {
-    Welcomed: st.builds(Welcomed, counts, counts, st.booleans(), numbers, st.just("") | names, numbers),
+    Welcomed: st.builds(
+        Welcomed, counts, counts, st.booleans(), numbers, st.just("") | names, numbers, numbers
+    ),
     Rejected: st.builds(Rejected, texts, st.booleans()),
     Ordered: st.builds(Ordered, counts, commands),
     Taken: st.builds(Taken, counts, counts),

@@ -38,10 +38,14 @@ from evermirror.model.messages import (
     Refused,
     Report,
     RunningSync,
+    Synced,
+    SyncNow,
 )
+from evermirror.model.push import PUSHES_MAX, Pushed, PushedRef, PushTo, RefOutcome, TargetId
 from evermirror.model.refs import RefChange
 from evermirror.model.relay import NodeId, RelayAddress, Source
-from evermirror.model.repo import RepoKey, RepoSpec
+from evermirror.model.repo import Host, RepoKey, RepoSpec
+from evermirror.model.task import TaskId
 from evermirror.model.wire import (
     Answer,
     Compare,
@@ -81,7 +85,8 @@ def test_every_field_of_the_model_has_its_place_on_the_wire():
     """A field with a default would else be left out unnoticed."""
     parts = [Activity, Failure, KeptTip, RefChange, RepoSpec, HeldRepo, RunningSync, HostState]
     relayed = [Source, RelayAddress, HolderReport, Change, RepoHolders]
-    for kind in (*frames.UPS, *frames.DOWNS, *frames.COMMANDS, *frames.REPORTS, *parts, *relayed):
+    pushed = [PushTo, Pushed, PushedRef]
+    for kind in (*frames.UPS, *frames.DOWNS, *frames.COMMANDS, *frames.REPORTS, *parts, *relayed, *pushed):
         model = {field.name.removesuffix("_s") for field in dataclasses.fields(kind)}
         wire = {f.name.removesuffix("_s") for f in getattr(pb, kind.__name__).DESCRIPTOR.fields}
         assert model == wire, kind.__name__
@@ -159,6 +164,11 @@ def synced(**other: object) -> pb.Up:
     return numbered(pb.Report(synced=pb.Synced(**(good | other))))
 
 
+def sync_now(*push: pb.PushTo) -> pb.Down:
+    command = pb.Command(sync_now=pb.SyncNow(key=KEY, task_id=1, push=push))
+    return pb.Down(ordered=pb.Ordered(seq=1, command=command))
+
+
 SPEC = pb.RepoSpec(key=KEY, url="https://example.org/a", host="example.org", priority=3, mode=1)
 BROKEN_UPS = {
     "a frame that is none": pb.Up(),
@@ -183,6 +193,23 @@ BROKEN_UPS = {
     "RefChange.name holds NUL": synced(changes=[pb.RefChange(name=b"refs/heads/\0")]),
     "RefChange.name has 70000 bytes": synced(changes=[pb.RefChange(name=b"x" * 70_000)]),
     "KeptTip.why is missing": synced(kept=[pb.KeptTip(name=b"a", ref=b"b", old=bytes(20))]),
+    "Synced.look_s is nan": synced(look_s=math.nan),
+    "Synced.pushes has 101 items": synced(pushes=[pb.Pushed(target=1)] * (PUSHES_MAX + 1)),
+    "Pushed.target is -1": synced(pushes=[pb.Pushed(target=-1)]),
+    "Pushed.put has 5 bytes": synced(pushes=[pb.Pushed(target=1, put=b"abcde")]),
+    "Pushed.commit has 0 bytes": synced(pushes=[pb.Pushed(target=1, commit=b"")]),
+    "Pushed.sent_bytes is -4": synced(pushes=[pb.Pushed(target=1, sent_bytes=-4)]),
+    "Pushed.ended_at is inf": synced(pushes=[pb.Pushed(target=1, ended_at=math.inf)]),
+    "Pushed.refs has 100001 items": synced(
+        pushes=[pb.Pushed(target=1, refs=[pb.PushedRef()] * (ITEMS_MAX + 1))]
+    ),
+    "PushedRef.name is missing": synced(pushes=[pb.Pushed(target=1, refs=[pb.PushedRef(outcome=1)])]),
+    "PushedRef.outcome is missing": synced(
+        pushes=[pb.Pushed(target=1, refs=[pb.PushedRef(name=b"refs/heads/main")])]
+    ),
+    "PushedRef.old has 3 bytes": synced(
+        pushes=[pb.Pushed(target=1, refs=[pb.PushedRef(name=b"r", outcome=1, old=b"abc")])]
+    ),
     "Failed.failure is missing": numbered(pb.Report(failed=pb.Failed(key=KEY))),
     "Refused.failure is missing": numbered(pb.Report(refused=pb.Refused(key=KEY))),
     "Failure.kind is missing": numbered(pb.Report(refused=pb.Refused(key=KEY, failure=pb.Failure()))),
@@ -233,6 +260,10 @@ BROKEN_DOWNS = {
         )
     ),
     "SyncNow.key is missing": pb.Down(ordered=pb.Ordered(command=pb.Command(sync_now=pb.SyncNow(task_id=1)))),
+    "PushTo.url is missing": sync_now(pb.PushTo(target=1)),
+    "PushTo.target is -7": sync_now(pb.PushTo(target=-7, url="https://t/x")),
+    "PushTo.put has 20 bytes": sync_now(pb.PushTo(target=1, url="https://t/x", put=bytes(20))),
+    "SyncNow.push has 101 items": sync_now(*[pb.PushTo(target=1, url="https://t/x")] * (PUSHES_MAX + 1)),
     "Question.key is missing": pb.Down(question=pb.Question(what="plan")),
     "Source.holder is missing": pb.Down(
         ordered=pb.Ordered(
@@ -251,6 +282,7 @@ BROKEN_DOWNS = {
     "RepoHolders.key is missing": pb.Down(holders=pb.Holders(items=[pb.RepoHolders()])),
     "Welcomed.heartbeat_s is inf": pb.Down(welcomed=pb.Welcomed(heartbeat_s=math.inf)),
     "Welcomed.redial_s is nan": pb.Down(welcomed=pb.Welcomed(redial_s=math.nan)),
+    "Welcomed.grace_s is inf": pb.Down(welcomed=pb.Welcomed(grace_s=math.inf)),
 }
 
 
@@ -292,6 +324,7 @@ def test_a_priority_that_is_none_is_refused():
         Compare(1, (-1,)),
         Ordered(1, LookAt((RepoKey("k" * 2100),))),
         Ordered(1, LookAt((RepoKey("k" * 2000),) * 5000)),
+        Ordered(1, SyncNow(RepoKey(KEY), TaskId(1), push=(PushTo(TargetId(1), "u"),) * (PUSHES_MAX + 1))),
         Ordered(1, AssignRepos((), sources=(Source(RepoKey(KEY), NodeId("worker/1"), "t" * 17_000),))),
     ],
 )
@@ -336,3 +369,49 @@ def test_empty_lists_stay_empty_lists():
     assert down_of_bytes(down_to_bytes(Ordered(1, AssignRepos(())))) == Ordered(1, AssignRepos(()))
     assert up_of_bytes(up_to_bytes(Numbered(1, 1, (Kept(()),)))) == Numbered(1, 1, (Kept(()),))
     assert up_of_bytes(up_to_bytes(Obeyed(0))) == Obeyed(0)
+
+
+def test_what_an_older_side_does_not_know_is_left_out_and_the_rest_arrives():
+    """A worker of protocol 2 polls by itself, and answers without pushes."""
+    spec = RepoSpec(RepoKey(KEY), "https://example.org/a", Host("example.org"), pulled=True)
+    (told,) = down_of_bytes(_as_protocol_2(down_to_bytes(Ordered(1, AssignRepos((spec,)))))).command.repos
+    assert (told.key, told.pulled) == (KEY, False)
+    command = SyncNow(RepoKey(KEY), TaskId(5), force=True, push=(PushTo(TargetId(1), "https://t/x"),))
+    asked = down_of_bytes(_as_protocol_2(down_to_bytes(Ordered(2, command)))).command
+    assert (asked.task_id, asked.force, asked.push) == (5, True, ())
+
+
+def _as_protocol_2(raw: bytes) -> bytes:
+    """What is left of a frame for who does not know the newer fields."""
+    frame = pb.Down.FromString(raw)
+    match frame.ordered.command.WhichOneof("command"):
+        case "assign_repos":
+            frame.ordered.command.assign_repos.repos[0].ClearField("pulled")
+        case "sync_now":
+            frame.ordered.command.sync_now.ClearField("push")
+    return frame.SerializeToString()
+
+
+def test_an_answer_of_an_older_worker_has_no_pushes():
+    (report,) = up_of_bytes(synced().SerializeToString()).reports
+    assert isinstance(report, Synced)
+    assert (report.pushes, report.look_s) == ((), None)
+
+
+def test_the_largest_report_of_a_push_is_carried():
+    """A hundred targets that failed with all that a failure may hold."""
+    large = "x" * 8192
+    failure = Failure(FailureKind.CONFLICT, large, large, None, large, large, large)
+    ref = PushedRef("refs/heads/" + "x" * 200, None, "1" * 40, RefOutcome.CONFLICT, "stale info")
+    pushed = tuple(
+        Pushed(TargetId(n), None, refs=(ref,) * 10, waiting_total=500, failure=failure)
+        for n in range(PUSHES_MAX)
+    )
+    report = dataclasses.replace(_synced(), pushes=pushed)
+    assert up_of_bytes(up_to_bytes(Numbered(1, 1, (report,)))).reports == (report,)
+
+
+def _synced() -> Synced:
+    (report,) = up_of_bytes(synced().SerializeToString()).reports
+    assert isinstance(report, Synced)
+    return report

@@ -17,6 +17,8 @@ from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import Decided
 from evermirror.errors import EnvironmentUnfit, UsageError
 from evermirror.model.failure import FailureError
+from evermirror.model.pull import Project, PullConfig, Target
+from evermirror.model.push import TargetId
 from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec
 from evermirror.model.worker import WorkerFacts, WorkerRecord
 
@@ -216,6 +218,24 @@ async def test_who_follows_hears_what_an_old_backup_made_otherwise_again(databas
     await store.close()
 
 
+async def test_ids_of_targets_made_after_a_backup_are_nobodys_when_it_is_put_back(database, copy):
+    store = await Store.open(f"sqlite:///{database}")
+    key, host = RepoKey("example.org/a"), Host("example.org")
+    await store.upsert_repos([RepoRecord(RepoSpec(key, f"https://{key}.git", host))])
+    make_backup(database, copy)
+    targets = tuple(Target(TargetId(0), f"https://t.example/{n}") for n in range(3))
+    (project,) = await store.put_projects([Project(key, key, host, PullConfig(), targets)])
+    given = {target.id for target in project.targets}
+    await store.close()
+    for _ in range(2):
+        put_back(copy, database, force=True)
+        store = await Store.open(f"sqlite:///{database}")
+        assert await store.load_projects() == ()
+        (anew,) = await store.put_projects([Project(key, key, host, PullConfig(), targets)])
+        assert given.isdisjoint(target.id for target in anew.targets)
+        await store.close()
+
+
 def at_the_first_step(database):
     """As an old program left it."""
     import sqlalchemy as sa
@@ -237,14 +257,14 @@ def at_the_first_step(database):
 async def test_an_old_backup_says_what_will_run(database, copy):
     at_the_first_step(copy)
     done = put_back(copy, database)
-    assert [m.revision for m in done.pending] == ["0002", "0003", "0004"]
+    assert [m.revision for m in done.pending] == ["0002", "0003", "0004", "0005"]
     await note(database, "migrated")
     assert await noted(database) == "migrated"
 
 
 async def test_a_rehearsal_runs_everything_and_changes_nothing(database, monkeypatch):
     url = f"sqlite:///{database}"
-    assert [m.revision for m in await rehearse(url)] == ["0001", "0002", "0003", "0004"]
+    assert [m.revision for m in await rehearse(url)] == ["0001", "0002", "0003", "0004", "0005"]
     assert not database.exists()
     await asyncio.to_thread(at_the_first_step, database)
     before = await pending_migrations(url)

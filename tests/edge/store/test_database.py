@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from evermirror.edge.store.database import Database, parse_place
-from evermirror.edge.store.migrate import pending_migrations
+from evermirror.edge.store.migrate import migrate, pending_migrations, rehearse
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import RepoVerified
 from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit, ExitCode, UsageError
@@ -241,13 +241,15 @@ async def test_queries_of_lists_and_counts_use_their_indexes(tmp_path):
         return " ".join(str(r[3]) for r in connection.execute("EXPLAIN QUERY PLAN SELECT " + query))
 
     live = "FROM repos WHERE removed_at IS NULL"
+    classes = "AND pulled IN (0, 1) AND priority IN ('low', 'high') AND status IN ('active', 'held')"
+    fresh = "SEARCH repos USING COVERING INDEX ix_repos_freshness (pulled=? AND priority=? AND status=?"
     cases = {
         f"* {live} AND host='h' AND key>'k' ORDER BY key LIMIT 9": "ix_repos_host_key",
         f"* {live} AND status='s' AND key>'k' ORDER BY key LIMIT 9": "ix_repos_status_key",
         f"status, count(*) {live} GROUP BY status": "COVERING INDEX ix_repos_status_key",
         f"priority, count(*) {live} GROUP BY priority": "COVERING INDEX ix_repos_priority",
-        f"count(*) {live} AND verified_at>=5.0": "COVERING INDEX ix_repos_verified_at",
-        f"count(*) {live} AND verified_at IS NULL AND status<>'x'": "COVERING INDEX ix_repos_verified_at",
+        f"count(*) {live} {classes} AND verified_at>=5.0": fresh,
+        f"count(*) {live} {classes} AND verified_at IS NULL": fresh,
         f"failure_kind, count(*) {live} AND failure_kind NOT NULL GROUP BY 1": "COVERING INDEX ix_repos_fail",
         "* FROM tasks WHERE repo='r' ORDER BY id DESC LIMIT 9": "ix_tasks_repo_id",
         "* FROM tasks WHERE status IN ('pending','running')": "ix_tasks_status_id",
@@ -352,3 +354,23 @@ def test_sslmode_is_passed_on_in_the_drivers_word():
     place = parse_place("postgresql://u:p@h/d?sslmode=require")
     assert dict(place.url.query) == {"ssl": "require"}
     assert place.shown == "postgresql://u:***@h/d?sslmode=require"
+
+
+async def test_a_migration_may_take_longer_than_a_command(postgres_database, monkeypatch):
+    monkeypatch.setattr("evermirror.edge.store.database.COMMAND_S", 0.2)
+    slowly = sa.text("SELECT pg_sleep(0.6)")
+
+    def upgrade(connection):
+        connection.execute(slowly)
+        return ("done",)
+
+    database = await Database.open(parse_place(postgres_database))
+    try:
+        with pytest.raises(FailureError):
+            async with database.write() as c:
+                await c.execute(slowly)
+        monkeypatch.setattr("evermirror.edge.store.migrate._upgrade", upgrade)
+        assert await migrate(database) == ("done",)
+        assert await rehearse(postgres_database) == ("done",)
+    finally:
+        await database.close()

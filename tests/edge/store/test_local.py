@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evermirror.edge.store.assigned import Assigned
+from evermirror.edge.store.assigned import Assigned, spec_of, spec_text
 from evermirror.edge.store.local import LocalState
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.activity import Activity
@@ -260,6 +261,7 @@ async def test_what_was_assigned_comes_back_with_its_role_and_what_cannot_be_rea
             True,
             "me",
             ("u", "v"),
+            pulled=True,
         ),
         following=True,
         paused=True,
@@ -275,6 +277,13 @@ async def test_what_was_assigned_comes_back_with_its_role_and_what_cannot_be_rea
     state = await LocalState.open(path)
     assert await state.assigned() == [replace(plain, following=True), full]
     await state.close()
+
+
+async def test_what_a_version_before_pull_mirroring_was_assigned_is_not_pulled():
+    spec = RepoSpec("h.org/a", "https://h.org/a", "h.org")
+    known = json.loads(spec_text(replace(spec, pulled=True)))
+    del known["pulled"]
+    assert spec_of(json.dumps(known)) == spec
 
 
 async def test_limits_that_were_told_are_there_at_the_next_start(path):

@@ -9,8 +9,9 @@ import pytest
 from evermirror.core.fleet.decisions import DropCopies, ReportTaken
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
-from evermirror.edge.store.writes import Decided, Outcome, RepoVerified, TaskRecorded
+from evermirror.edge.store.writes import Decided, Outcome, ProjectSaved, RepoVerified, TaskRecorded
 from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.pull import Project, PullConfig, Target
 from evermirror.model.task import TaskStatus
 
 TROUBLE = FailureError(Failure(FailureKind.NETWORK_TIMEOUT, "the database does not answer"))
@@ -97,6 +98,16 @@ async def test_a_decision_is_never_split_and_counts_by_the_rows_it_touches():
         await recorder.put(*decided)
         assert recorder.waiting == 20
     assert sink.batches == [decided[:2], decided[2:4], decided[4:]]
+
+
+async def test_a_project_counts_with_its_targets():
+    sink = Sink()
+    targets = tuple(Target(n, "https://t.example") for n in range(3))
+    saves = [ProjectSaved(Project(f"k{n}", "", "h", PullConfig(), targets)) for n in range(4)]
+    async with Recorder(sink, flush_s=60, batch=8) as recorder:
+        await recorder.put(*saves[:3], Decided((), (saves[3],)))
+        assert recorder.waiting == 16
+    assert sink.batches == [saves[:2], [saves[2], Decided((), (saves[3],))]]
 
 
 async def test_trouble_is_visible_and_the_same_batch_is_tried_again():

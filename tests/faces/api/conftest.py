@@ -12,6 +12,7 @@ from evermirror.faces.api.metrics import Metrics
 from evermirror.model.access import Role
 from tests.faces.api.fake import FakeCoordinator, FakeTokens, ManualClock
 from tests.faces.api.fake_fleet import FakeFleet
+from tests.faces.api.fake_pull import FakePull
 
 
 @dataclass
@@ -26,10 +27,13 @@ class House:
     metrics: Metrics = field(default_factory=Metrics)
     git: object = None
     fleet: FakeFleet = field(default_factory=FakeFleet)
+    pull: FakePull | None = field(default_factory=FakePull)
 
     def app(self):
         auth = Auth(self.tokens, self.auth, clock=self.clock)
-        return create_app(self.service, auth, self.settings, self.metrics, self.git, None, self.fleet)
+        return create_app(
+            self.service, auth, self.settings, self.metrics, self.git, None, self.fleet, None, self.pull
+        )
 
     def client(self, token=None, address="127.0.0.1", base="http://127.0.0.1:8420", app=None):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -50,6 +54,11 @@ def api_service():
 @pytest.fixture
 def house(api_service):
     return House(api_service)
+
+
+@pytest.fixture
+def pull(house):
+    return house.pull
 
 
 @pytest.fixture

@@ -41,6 +41,8 @@ def _app():
     house = House(Impatient())
     for url in ("https://github.com/o/r", "https://gitee.com/o/r"):
         asyncio.run(house.service.add_url(url, None, actor="test"))
+    for name in ("devops/core", "failed", "0"):
+        house.pull.add(name)
     app = house.app()
 
     async def local(scope, receive, send):
@@ -83,6 +85,18 @@ async def test_the_document_names_every_operation_and_no_other_host(client):
         ("POST", "/api/fleet/workers/{name}/drain"), ("POST", "/api/fleet/workers/{name}/resume"),
         ("POST", "/api/fleet/workers/{name}/retire"), ("POST", "/api/fleet/workers/{name}/quarantine"),
         ("POST", "/api/fleet/brake/overrule"), ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"),
+        ("GET", "/api/pull/strategy"), ("PUT", "/api/pull/strategy"),
+        ("GET", "/api/pull/progress/overview"), ("GET", "/api/pull/progress/by-priority"),
+        ("GET", "/api/pull/progress/course"), ("GET", "/api/pull/projects"), ("POST", "/api/pull/projects"),
+        ("POST", "/api/pull/projects/batch-update-priority"), ("GET", "/api/pull/projects/failed"),
+        ("GET", "/api/pull/projects/{key}"), ("DELETE", "/api/pull/projects/{key}"),
+        ("GET", "/api/pull/projects/{key}/config"), ("PUT", "/api/pull/projects/{key}/config"),
+        ("DELETE", "/api/pull/projects/{key}/config"), ("GET", "/api/pull/projects/{key}/tasks"),
+        ("GET", "/api/pull/projects/{key}/errors"), ("POST", "/api/pull/projects/{key}/trigger"),
+        ("POST", "/api/pull/projects/{key}/reset-failures"),
+        ("POST", "/api/pull/projects/{key}/targets/adopt"), ("POST", "/api/pull/trigger/batch"),
+        ("GET", "/api/pull/tasks/{task_id}"), ("GET", "/api/pull/errors"),
+        ("GET", "/api/pull/errors/statistics"),
     }  # fmt: skip
     for item in document["paths"].values():
         for operation in item.values():

@@ -445,6 +445,16 @@ def operations(busy):
 
 
 OPERATIONS = [
+    # First, while all repos are there; DELETE at the end.
+    "PUT /api/pull/projects/{key}/config", "GET /api/pull/projects/{key}/config",
+    "POST /api/pull/projects/batch-update-priority", "POST /api/pull/projects/{key}/trigger",
+    "POST /api/pull/trigger/batch", "GET /api/pull/projects/{key}", "GET /api/pull/projects/{key}/tasks",
+    "GET /api/pull/projects/{key}/errors", "GET /api/pull/tasks/{task_id}", "GET /api/pull/projects",
+    "GET /api/pull/projects/failed", "GET /api/pull/progress/overview",
+    "GET /api/pull/progress/by-priority", "GET /api/pull/progress/course", "GET /api/pull/errors",
+    "GET /api/pull/errors/statistics", "GET /api/pull/strategy", "PUT /api/pull/strategy",
+    "POST /api/pull/projects", "POST /api/pull/projects/{key}/reset-failures",
+    "POST /api/pull/projects/{key}/targets/adopt", "DELETE /api/pull/projects/{key}/config",
     "POST /api/tasks", "GET /api/tasks/{task_id}", "POST /api/git_urls", "GET /api/git_urls",
     "GET /api/git_urls/{key}", "DELETE /api/git_urls/{key}", "GET /api/repos/{key}",
     "GET /api/repos/{key}/-/refs", "GET /api/repos/{key}/-/tasks", "GET /api/repos/{key}/-/holders",
@@ -454,6 +464,7 @@ OPERATIONS = [
     "POST /api/fleet/workers/{name}/resume", "POST /api/fleet/workers/{name}/retire",
     "POST /api/fleet/workers/{name}/quarantine", "POST /api/fleet/brake/overrule",
     "GET /api/overview", "GET /api/version", "GET /healthz", "GET /readyz", "GET /metrics",
+    "DELETE /api/pull/projects/{key}",
 ]  # fmt: skip
 
 
@@ -468,6 +479,21 @@ def with_real_names(case, host):
     body = case.body if isinstance(case.body, dict) else {}
     if isinstance(body.get("git_url"), str) and 1 <= len(body["git_url"]) <= 2048:
         body["git_url"] = pick(body["git_url"], [f"http://{k}.git" for k in keys])
+    for field in ("url", "source_url"):
+        if isinstance(body.get(field), str) and 1 <= len(body[field]) <= 2048:
+            body[field] = pick(body[field], [f"http://{k}.git" for k in keys])
+    for field in ("projects", "project_keys"):
+        if isinstance(body.get(field), list):
+            body[field] = [
+                pick(k, keys) if isinstance(k, str) and 1 <= len(k) <= 2000 else k for k in body[field]
+            ]
+    for target in body["targets"] if isinstance(body.get("targets"), list) else []:
+        if (
+            isinstance(target, dict)
+            and isinstance(target.get("url"), str)
+            and 1 <= len(target["url"]) <= 2048
+        ):
+            target["url"] = pick(target["url"], [f"http://{k}.git" for k in keys])
     params = body.get("additional_params")
     if (
         isinstance(params, dict)

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from evermirror.__main__ import main
+from tests.faces.cli.pull_answers import BY_PRIORITY, OVERVIEW
 
 SRC = Path(__file__).parents[3] / "src"
 
@@ -68,7 +70,7 @@ def api() -> Iterator[StandIn]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_DELETE = respond
+        do_GET = do_POST = do_PUT = do_DELETE = respond
 
         def log_message(self, *args: object) -> None:
             pass
@@ -89,7 +91,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 def clean_env(home: Path) -> dict[str, str]:
     """The tester's environment without anything that the program listens to."""
-    ours = ("EVERMIRROR", "_EVERMIRROR", "XDG", "NO_COLOR")
+    ours = ("EVERMIRROR", "_EVERMIRROR", "XDG", "NO_COLOR", "LC_", "LANG")
     return {k: v for k, v in os.environ.items() if not k.startswith(ours)} | {
         "HOME": str(home),
         "PYTHONPATH": str(SRC),
@@ -109,16 +111,20 @@ def run(tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The whole program from its first line, in this process: a Python for each would take minutes."""
     monkeypatch.chdir(here)
 
-    def start(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def start(
+        *args: str, env: dict[str, str] | None = None, name: str = "evermirror"
+    ) -> subprocess.CompletedProcess[str]:
         out, err = io.StringIO(), io.StringIO()
         with (
             mock.patch.dict(os.environ, {**clean_env(tmp_path), **(env or {})}, clear=True),
-            mock.patch.object(sys, "argv", ["evermirror", *args]),
+            mock.patch.object(sys, "argv", [name, *args]),
             mock.patch.object(sys, "stdin", io.StringIO()),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
+            time.tzset()  # TZ counts as it does for a process of its own
             code = main()
+        time.tzset()
         return subprocess.CompletedProcess(args, code, out.getvalue(), err.getvalue())
 
     return start
@@ -146,7 +152,14 @@ def spawn(tmp_path: Path, here: Path) -> Run:
 def ask(run: Run, api: StandIn) -> Run:
     """The program talking to the stand-in."""
 
-    def start(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return run(*args, env={"EVERMIRROR_SERVER": api.url, **(env or {})})
+    def start(*args: str, env: dict[str, str] | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+        return run(*args, env={"EVERMIRROR_SERVER": api.url, **(env or {})}, **more)
 
     return start
+
+
+@pytest.fixture
+def progress(api: StandIn) -> None:
+    """The stand-in tells how far projects are."""
+    api.on("GET", "/api/pull/progress/overview", (200, OVERVIEW))
+    api.on("GET", "/api/pull/progress/by-priority", (200, BY_PRIORITY))

@@ -22,6 +22,7 @@ from evermirror.model.relay import NodeId, Pass
 from evermirror.nodes.http_server import serving
 from tests.faces.api.fake import FakeCoordinator, FakeTokens
 from tests.faces.api.fake_fleet import FakeFleet
+from tests.faces.api.fake_pull import FakePull
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Pair:
     tokens: FakeTokens = field(default_factory=FakeTokens)
     settings: ApiSettings = field(default_factory=ApiSettings)
     pass_on: PassOnSettings = field(default_factory=PassOnSettings)
+    pull: FakePull = field(default_factory=FakePull)
     names: tuple[str, ...] = ()
     seen: list[Seen] = field(default_factory=list)
     app: object = None
@@ -72,6 +74,7 @@ class Pair:
             None,
             FakeFleet(),
             lambda sealed: self.read.read_pass(sealed, time.time()),
+            self.pull,
         )
 
     async def __call__(self, scope, receive, send):

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from evermirror.core.catalog.entry import BadLine, CatalogEntry, shown
 from evermirror.errors import InvalidValue, UsageError
 from evermirror.model.duration import parse_duration
+from evermirror.model.pull import TARGETS_MAX, TargetSpec
 from evermirror.model.repo import Host, Mode, Priority, RepoKey, RepoSpec, check_interval
 from evermirror.model.url import RepoUrl, UrlRules, check_alias, parse_url
 
-TARGETS_MAX = 16  # per repo
 FALLBACKS_MAX = 16  # per repo
 PINS_MAX = 16  # per repo; as many as a repo may have holders
 
@@ -32,6 +32,7 @@ class Attributes:
     mode: Mode = Mode.EXACT
     credential: str | None = None
     targets: tuple[str, ...] = ()
+    target_credentials: tuple[str, ...] = ()  # none, one for all targets, or one for each
     pins: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
 
@@ -49,7 +50,13 @@ class Attributes:
             self.credential,
             self.fallbacks,
         )
-        return CatalogEntry(spec, self.alias, self.targets, self.pins, file, line)
+        return CatalogEntry(spec, self.alias, self._targets(), self.pins, file, line)
+
+    def _targets(self) -> tuple[TargetSpec, ...]:
+        names = self.target_credentials
+        if len(names) <= 1:
+            return tuple(TargetSpec(url, *names) for url in self.targets)
+        return tuple(TargetSpec(url, name) for url, name in zip(self.targets, names, strict=True))
 
 
 PLAIN = Attributes()
@@ -73,6 +80,8 @@ def read_attributes(
             so_far = READERS[name](so_far, value, rules)
         except UsageError as error:
             raise BadLine(f"{name}: {error}", key) from None
+    if len(so_far.target_credentials) not in (0, 1, len(so_far.targets)):
+        raise BadLine("target_credential: give one for all targets, or one for each, in their order", key)
     return so_far
 
 
@@ -81,6 +90,8 @@ def _emptied(so_far: Attributes, name: str) -> Attributes:
     match name:
         case "target":
             return replace(so_far, targets=())
+        case "target_credential":
+            return replace(so_far, target_credentials=())
         case "fallback":
             return replace(so_far, fallbacks=())
         case _:
@@ -108,18 +119,22 @@ def _mode(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
 
 
 def _credential(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
-    if not _CREDENTIAL.fullmatch(text):
-        raise InvalidValue(
-            "is not the name of a credential", hint="Use letters, digits, dot, hyphen, underscore"
-        )
-    return replace(so_far, credential=text)
+    return replace(so_far, credential=_credential_name(text))
 
 
 def _target(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
     _check_count(len(so_far.targets), TARGETS_MAX)
     if not text.isprintable():
         raise InvalidValue("has a control or invisible character")
-    return replace(so_far, targets=(*so_far.targets, text))
+    url = parse_url(text, rules).text
+    if url in so_far.targets:
+        raise InvalidValue("the same is given twice")
+    return replace(so_far, targets=(*so_far.targets, url))
+
+
+def _target_credential(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
+    _check_count(len(so_far.target_credentials), TARGETS_MAX)
+    return replace(so_far, target_credentials=(*so_far.target_credentials, _credential_name(text)))
 
 
 def _workers(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
@@ -137,6 +152,14 @@ def _workers(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
 def _fallback(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
     _check_count(len(so_far.fallbacks), FALLBACKS_MAX)
     return replace(so_far, fallbacks=(*so_far.fallbacks, parse_url(text, rules).text))
+
+
+def _credential_name(text: str) -> str:
+    if not _CREDENTIAL.fullmatch(text):
+        raise InvalidValue(
+            "is not the name of a credential", hint="Use letters, digits, dot, hyphen, underscore"
+        )
+    return text
 
 
 def _check_count(count: int, most: int) -> None:
@@ -158,7 +181,8 @@ READERS: Mapping[str, Callable[[Attributes, str, UrlRules], Attributes]] = {
     "mode": _mode,
     "credential": _credential,
     "target": _target,
+    "target_credential": _target_credential,
     "workers": _workers,
     "fallback": _fallback,
 }
-REPEATABLE = frozenset({"target", "workers", "fallback"})
+REPEATABLE = frozenset({"target", "target_credential", "workers", "fallback"})

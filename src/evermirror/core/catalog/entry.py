@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from evermirror.model.pull import TargetSpec
 from evermirror.model.repo import RepoKey, RepoSpec
 
 TEXT_SHOWN_CHARS = 200  # of a bad line: enough to find it
@@ -21,7 +22,7 @@ class CatalogEntry:
 
     spec: RepoSpec
     alias: str | None = None
-    targets: tuple[str, ...] = ()  # as given; understood by pull mirroring
+    targets: tuple[TargetSpec, ...] = ()  # what it is pushed on to: pull mirroring
     pins: tuple[str, ...] = ()  # workers that are to hold it, as given; understood by placement
     file: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)

@@ -73,11 +73,20 @@ def line_of(entry: CatalogEntry) -> str:
         words.append(f"mode={spec.mode.value}")
     if spec.credential is not None:
         words.append(f"credential={spec.credential}")
-    words += [f"target={target}" for target in entry.targets]
+    words += [f"target={target.url}" for target in entry.targets]
+    words += [f"target_credential={name}" for name in _target_credentials(entry)]
     if entry.pins:
         words.append(f"workers={','.join(entry.pins)}")
     words += [f"fallback={url}" for url in spec.fallbacks]
     return " ".join(words)
+
+
+def _target_credentials(entry: CatalogEntry) -> list[str]:
+    """One for all where it is the same. A line cannot say it of some targets alone: then of none."""
+    names = [target.credential for target in entry.targets if target.credential is not None]
+    if len(names) < len(entry.targets):
+        return []
+    return names[:1] if len(set(names)) == 1 else names
 
 
 def _entry(

@@ -26,7 +26,12 @@ from evermirror.model.url import RepoUrl, UrlRules, parse_url
 
 DEFAULTS_NAME = "DEFAULTS"
 URL_KEYS = ("git_url", "url")
-_SAME = {"targets": "target", "fallbacks": "fallback", "worker": "workers"}
+_SAME = {
+    "targets": "target",
+    "target_credentials": "target_credential",
+    "fallbacks": "fallback",
+    "worker": "workers",
+}
 _NOT_INHERITED = frozenset({*URL_KEYS, "alias", "fallback"})  # each repo has its own
 _KNOWN = (*URL_KEYS, *READERS, *_SAME)
 _LIKENESS = 0.8  # of difflib: "privat", "Private", "git-url" are; "private_repo", "path", "node" are not

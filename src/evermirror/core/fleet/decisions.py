@@ -201,6 +201,7 @@ class AlertKind(Enum):
     WORKER_DOWN = "worker-down"
     QUARANTINE = "quarantine"
     ACCUSATION = "accusation"  # an aggregator accuses more workers than it is believed about
+    DISK_FULL = "disk-full"  # a worker takes no new clones
     STRAY = "stray"  # a worker holds repos that nobody knows of; they are left alone
 
 

@@ -6,8 +6,8 @@
 
 Rules
 - A poll taken is finished by exactly one of `polled`, `changed`, `failed`; a sync taken by `synced` or
-  `failed`. Until then the repo is nowhere else: it is never under way twice. Removal in between waits for
-  that end.
+  `failed`, also after `fetched`. Until then the repo is nowhere else: it is never under way twice. Removal
+  in between waits for that end.
 - Of all hosts that may be asked now (hosts.py) the best one wins: requests, then deadlines, then the smallest
   priority. `polls_per_second` holds for all but requests, `polls_in_flight` for all.
 - After a poll: priority = max(priority, the queue's clock) + stride. A newcomer stands where the queue's
@@ -156,8 +156,7 @@ class Scheduler:
             if rank is not Rank.REQUEST and self._bucket.ready_at() > now:
                 return None
             repo = self._next_of(host, rank)
-            homeward = self._routing.homeward(repo, now)
-            if homeward is not None:
+            if (homeward := self._routing.homeward(repo, now)) is not None:
                 self._standing.send(repo, homeward, now)
                 continue
             self._bucket.take(now)
@@ -231,13 +230,21 @@ class Scheduler:
         self._standing.settle_touched(now)
         return key
 
-    def synced(self, key: RepoKey, now: float, push_times: Iterable[float] = ()) -> None:
-        """The mirror equals upstream again; ``push_times`` are the commit times it brought."""
+    def fetched(self, key: RepoKey, now: float, push_times: Iterable[float] = ()) -> None:
+        """The mirror equals upstream again, which is needed no longer; the git slot is, until ``synced``."""
         now = self._at(now)
-        repo, host = self._end(key, _SYNCING)
+        repo = self._known.under_way(key, (_SYNCING,))
+        host = self._known.host_of(repo)
+        self._slots.leave_host(key)
         repo.activity = learn(repo.activity, push_times, after=repo.seen_at, now=now)
         self._succeed(repo, host, now)
-        self._standing.requeue(repo, host, now)
+        self._board.settle(host, now)
+
+    def synced(self, key: RepoKey, now: float, push_times: Iterable[float] = ()) -> None:
+        """The mirror equals upstream again; ``push_times`` are the commit times it brought."""
+        self.fetched(key, now, push_times)
+        repo, host = self._end(key, _SYNCING)
+        self._standing.requeue(repo, host, self._at(now))
 
     # What was learnt
 
@@ -362,8 +369,7 @@ class Scheduler:
         self._host_succeeded(host, now)
 
     def _host_succeeded(self, host: HostState, now: float) -> None:
-        others = self._weather.succeeded(host.name, now)
-        if others:
+        if others := self._weather.succeeded(host.name, now):
             self._standing.settle(others, now)
 
     def _may_transfer(self, host: HostState, now: float) -> bool:

@@ -59,7 +59,7 @@ class SyncSlots:
         self._arrivals = 0
         self._lanes: dict[Host, _Lane] = {}
         self._waiting: dict[RepoKey, _Waiting] = {}
-        self._running: dict[RepoKey, Connections] = {}
+        self._running: dict[RepoKey, Connections | None] = {}  # None: it has given its connection back
 
     @property
     def running(self) -> int:
@@ -126,9 +126,17 @@ class SyncSlots:
             if lane.connections.may_transfer and lane.best(self.clones_allowed) is not None
         ]
 
+    def leave_host(self, key: RepoKey) -> None:
+        """What is left of the sync does not need its host."""
+        connections = self._running[key]
+        if connections is not None:
+            connections.transfers -= 1
+            self._running[key] = None
+
     def done(self, key: RepoKey) -> None:
         """The sync ended, well or not."""
-        self._running.pop(key).transfers -= 1
+        self.leave_host(key)
+        del self._running[key]
 
     def drop(self, key: RepoKey) -> None:
         """The repo is no longer wanted; nothing happens if it does not wait."""

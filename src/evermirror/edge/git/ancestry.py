@@ -23,6 +23,7 @@ TOGETHER_FROM = 3  # questions: from here on asking them together first is cheap
 LISTED_MAX = 10_000  # commits: old tips come early, being the newest of what went
 ASKED_MAX = 1_000  # questions one by one; what is left then is kept, perhaps for nothing
 AT_ONCE = 4
+_COMMIT = " commit"
 ANSWER_TIMEOUT_S = 120.0  # as refs.COUNT_TIMEOUT_S: the largest known history is walked in less
 
 
@@ -75,6 +76,22 @@ async def is_unrelated(git: Git, repo: Path, before: RefSnapshot, after: RefSnap
         return False
     successor = after.refs.get(before.head) or after.head_oid
     return successor is not None and await _merge_base(git, repo, before.refs[before.head], successor) == ""
+
+
+async def moves_forward(git: Git, repo: Path, pairs: Mapping[str, tuple[Oid, Oid]]) -> set[str]:
+    """Names of those whose first object is here, and in the history of the second."""
+    asked = "".join(f"{old}\n" for old in {old for old, _ in pairs.values()})
+    found = await git.run(
+        ["cat-file", "--batch-check=%(objectname) %(objecttype)"], repo=repo, stdin=asked.encode("ascii")
+    )
+    commits = {
+        line[: -len(_COMMIT)] for line in found.stdout.decode("ascii").splitlines() if line.endswith(_COMMIT)
+    }
+    unknown = {name: pair for name, pair in pairs.items() if pair[0] in commits}
+    if len(unknown) >= TOGETHER_FROM:
+        lost = await _not_reached(git, repo, unknown)
+        unknown = {name: pair for name, pair in unknown.items() if name not in lost}
+    return unknown.keys() - await _ask_each(git, repo, unknown)
 
 
 async def _merge_base(git: Git, repo: Path, old: Oid, new: Oid) -> Oid | None:

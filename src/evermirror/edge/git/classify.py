@@ -8,7 +8,7 @@ machine look at our git's words only, and not at those that our git repeats beca
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from evermirror.model.failure import Failure, FailureKind
@@ -60,6 +60,9 @@ _WRITING = (
 _HTTP_STATUS = re.compile(r"(?:returned error:|RPC failed; HTTP|HTTP code = ) ?(\d{3})")
 _RATE_LIMIT = re.compile(r"rate.?limit|too many requests|abuse detection", re.IGNORECASE)
 _PRIVATE_HINT = "upstream is gone or private; give the repo a credential if it is private"
+_WRITE_HINT = "give the target a credential that may push there"
+_TARGET_HINT = "create it at the target, or correct the target's URL"
+_ANSWERED = re.compile(r"HTTP (\d{3})\b")  # how answers.py begins
 
 _BEFORE_HTTP = (
     _rule(
@@ -175,13 +178,14 @@ _AFTER_HTTP = (
         r"unable to unpack [0-9a-f]{40,64} header",
         r"inflate: data stream error",
         r"error: inflate",
-        r"bad object [0-9a-f]{40,64}",
+        r"bad (?:tree )?object [0-9a-f]{40,64}",
         r"bad object refs/",
         r"unable to read (?:tree|sha1 file of|object)? ?\(?[0-9a-f]{40,64}",
         r"unable to find [0-9a-f]{40,64}",
         r"could not (?:read|parse) (?:object|commit|tree)",
+        r"could not read [0-9a-f]{40,64}",
         r"failed to read object",
-        r"missing (?:blob|tree|commit|tag) [0-9a-f]{40,64}",
+        r"missing (?:blob|tree|commit|tag) (?:object ')?[0-9a-f]{40,64}",
         r"(?:pack|packfile) .*(?:index|checksum|SHA1|trailer).*mismatch",
         r"packfile .* (?:cannot be accessed|claims to have|is far too short|does not match index)",
         r"file .*\.pack is (?:far too short|not a GIT packfile)",
@@ -232,6 +236,51 @@ _AFTER_HTTP = (
     ),
 )
 
+# Of a push, before the rules above. A push writes nothing here, so whoever lacks room is the target: its
+# trouble, which mostly ends without us, as an outage does. No person here can do anything about it.
+_OF_PUSHES = (
+    _rule(
+        "target-full",
+        FailureKind.NETWORK_TIMEOUT,
+        r"No space left on device",
+        r"Disk quota exceeded",
+        r"Out of diskspace",
+        says=_Says.ANY,
+        message="the target has no room",
+    ),
+    _rule(
+        "target-refuses",
+        FailureKind.PERMISSION_DENIED,
+        r"not allowed to push(?:(?!protected).)*$",
+        r"Permission to .* denied",
+        r"write access to repository not granted",
+        r"marked as read.only",
+        r"(?:repository|project|which|it) (?:is|was) (?:archived|read.only)",
+        r"Read-only file system",
+        r"(?:does not|doesn't|don't) have (?:write|push)",
+        r"permission denied for writing",
+        r"insufficient permission for adding an object",
+        says=_Says.ANY,
+        hint=_WRITE_HINT,
+    ),
+    _rule(
+        "target-checks",
+        FailureKind.PERMISSION_DENIED,
+        r"fsck error in (?:packed|pack) object",
+        says=_Says.ANY,
+        message="the target refuses an object of the history",
+        hint="see receive.fsckObjects there",
+    ),
+    _rule(
+        "object-format",
+        FailureKind.PERMISSION_DENIED,
+        r"does not support this repository's hash algorithm",
+        r"mismatched algorithms",
+        r"protocol error: unexpected capabilities\^\{\}",
+        hint="the source and the target use different hashes: make the target anew, with the source's",
+    ),
+)
+
 
 def classify(returncode: int, stderr: str, *, authenticated: bool = False) -> Failure:
     """What a failed git means. ``authenticated``: a credential was offered, so a refusal is about that."""
@@ -247,6 +296,33 @@ def classify(returncode: int, stderr: str, *, authenticated: bool = False) -> Fa
     if returncode < 0:
         return _failure("killed", FailureKind.UNKNOWN, f"git was ended by signal {-returncode}")
     return _failure("unknown", FailureKind.UNKNOWN, _words(ours, theirs) or f"git ended with {returncode}")
+
+
+def classify_push(returncode: int, stderr: str) -> Failure:
+    """What a failed push means."""
+    ours, theirs = _split(stderr)
+    if (match := _HTTP_STATUS.search(ours)) is not None:
+        return at_target(_by_status(int(match[1]), ours, theirs, authenticated=True))
+    if (rule := _first(_OF_PUSHES, ours, theirs)) is not None:
+        return _by_rule(rule, ours, theirs)
+    return at_target(classify(returncode, stderr, authenticated=True))
+
+
+def at_target(failure: Failure) -> Failure:
+    """The same failure where it is a target that says so: who may not push there, may not read, or does not
+    sign in, is told by the same words as a reader, and means something else."""
+    answered = _ANSWERED.match(failure.message)
+    cause = f"http-{answered[1]}" if answered is not None else failure.context.get(CAUSE, "")
+    kind, hint = failure.kind, failure.hint
+    if kind in (FailureKind.AUTH_FAILED, FailureKind.NOT_FOUND) and cause == "http-401":
+        kind, hint = FailureKind.AUTH_FAILED, _WRITE_HINT
+    elif kind is FailureKind.AUTH_FAILED and cause == "http-403":
+        kind, hint = FailureKind.PERMISSION_DENIED, _WRITE_HINT
+    elif cause == "http-413":
+        kind, hint = FailureKind.PERMISSION_DENIED, "the target takes no pack so large: see its limits"
+    elif kind is FailureKind.NOT_FOUND:
+        hint = _TARGET_HINT
+    return replace(failure, kind=kind, hint=hint)
 
 
 def _split(stderr: str) -> tuple[str, str]:

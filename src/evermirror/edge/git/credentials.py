@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
-from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.failure import CREDENTIAL, OURS, Failure, FailureError, FailureKind
 from evermirror.model.repo import RepoSpec
 
 TOKEN_LOGIN = "oauth2"  # noqa: S105  # the user name forges accept beside a bare token; GitHub takes any
@@ -41,6 +41,7 @@ class Credential:
     token: str = ""
     ssh_key_file: Path | None = None
     hosts: frozenset[str] = frozenset()
+    forge: str = ""  # whose API the host has: "gitlab", "gitea" or "github"; "": none is asked
 
     @property
     def secret(self) -> str:
@@ -67,7 +68,8 @@ class Credentials:
             return None
         credential = self._by_name.get(spec.credential)
         if credential is None:
-            raise _refused(spec, "is not known here", f"add [credentials.{spec.credential}] to the settings")
+            hint = f"add [credentials.{spec.credential}] to its settings: every worker of the repo needs it"
+            raise _refused(spec, "is not in the settings of this node", hint)
         if credential.hosts and spec.host not in credential.hosts:
             raise _refused(spec, f"is not for {spec.host}", "add the host to the credential's hosts")
         return credential
@@ -128,4 +130,4 @@ def _basic(user: str, secret: str) -> str:
 
 def _refused(spec: RepoSpec, what: str, hint: str) -> FailureError:
     message = f"credential {spec.credential!r} {what}"
-    return FailureError(Failure(FailureKind.AUTH_FAILED, message, hint=hint))
+    return FailureError(Failure(FailureKind.AUTH_FAILED, message, hint=hint, context={OURS: CREDENTIAL}))

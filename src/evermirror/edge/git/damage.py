@@ -9,6 +9,7 @@ from pathlib import Path
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import HARMLESS_DEFECTS
 from evermirror.edge.git.refs import NO_HEAD, LocalRefs, read_local, write_head
+from evermirror.edge.git.upkeep import is_damaged, mark_damaged
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import RefSnapshot
 
@@ -41,6 +42,18 @@ async def confirm_damage(git: Git, repo: Path, evidence: Failure) -> None:
         if found.returncode != 0:
             return
     raise FailureError(replace(evidence, corrupt=False))
+
+
+async def judge_damage(git: Git, repo: Path, evidence: Failure) -> Failure:
+    """``evidence`` where fsck confirms it: the mirror is marked then, for its next sync to replace it. Else
+    the same as an ordinary failure. For the holder of the mirror's lock."""
+    if not await asyncio.to_thread(is_damaged, repo):
+        try:
+            await confirm_damage(git, repo, evidence)
+        except FailureError:
+            return replace(evidence, corrupt=False)
+        await asyncio.to_thread(mark_damaged, repo, evidence.message)
+    return evidence
 
 
 def make_readable(repo: Path) -> None:

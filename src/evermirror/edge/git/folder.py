@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.failure import OURS, Failure, FailureError, FailureKind
 from evermirror.model.repo import RepoKey
 
 LOCK_POLL_S = 0.1  # another process holds it: rare, and over within seconds
@@ -84,6 +84,7 @@ _BUSY = Failure(
     FailureKind.UNKNOWN,
     "another process is writing this mirror",
     hint="only one evermirror may use a data folder",
+    context={OURS: "busy"},
 )
 
 

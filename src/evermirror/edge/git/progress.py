@@ -23,6 +23,7 @@ _PHASES = {
     b"Compressing objects": "compressing",
     b"Receiving objects": "receiving",
     b"Unpacking objects": "receiving",
+    b"Writing objects": "sending",
     b"Resolving deltas": "resolving",
     b"Checking connectivity": "checking",
     b"Checking objects": "checking",
@@ -31,7 +32,8 @@ _PHASES = {
 
 @dataclass(frozen=True, slots=True)
 class GitProgress:
-    """Where a transfer is. ``percent`` is of the phase, None where git does not know the total."""
+    """Where a transfer is. ``percent`` is of the phase, None where git does not know the total. Of a push,
+    ``received_bytes`` are those that were sent."""
 
     phase: str
     percent: float | None

@@ -337,6 +337,7 @@ def _welcomed_out(frame: Welcomed) -> pb.Welcomed:
         heartbeat_s=finite(frame.heartbeat_s, "Welcomed.heartbeat_s"),
         http_url=maybe_name(frame.http_url, "Welcomed.http_url"),
         redial_s=finite(frame.redial_s, "Welcomed.redial_s"),
+        grace_s=finite(frame.grace_s, "Welcomed.grace_s"),
     )
 
 
@@ -348,6 +349,7 @@ def _welcomed_in(m: pb.Welcomed) -> Welcomed:
         heartbeat_s=finite(m.heartbeat_s, "Welcomed.heartbeat_s"),
         http_url=maybe_name(m.http_url, "Welcomed.http_url"),
         redial_s=finite(m.redial_s, "Welcomed.redial_s"),
+        grace_s=finite(m.grace_s, "Welcomed.grace_s"),
     )
 
 

@@ -14,6 +14,7 @@ from evermirror.edge.rpc.convert_parts import (
     spec_in,
     spec_out,
 )
+from evermirror.edge.rpc.convert_push import targets_in, targets_out
 from evermirror.edge.rpc.convert_values import (
     FrameInvalid,
     bounded,
@@ -133,6 +134,7 @@ def _sync_out(command: SyncNow) -> pb.SyncNow:
         min_commit=maybe(oid_out, command.min_commit, "SyncNow.min_commit"),
         priority=priority_out(command.priority),
         accept=command.accept,
+        push=targets_out(command.push),
     )
 
 
@@ -144,6 +146,7 @@ def _sync_in(m: pb.SyncNow) -> SyncNow:
         min_commit=oid_in(m.min_commit, "SyncNow.min_commit") if m.HasField("min_commit") else None,
         priority=priority_in(m.priority, "SyncNow.priority"),
         accept=m.accept,
+        push=targets_in(m.push),
     )
 
 

@@ -106,6 +106,7 @@ def spec_out(spec: RepoSpec) -> pb.RepoSpec:
         private=spec.private,
         credential=maybe(maybe_name, spec.credential, "RepoSpec.credential"),
         fallbacks=[name(url, "RepoSpec.fallbacks") for url in spec.fallbacks],
+        pulled=spec.pulled,
     )
 
 
@@ -124,6 +125,7 @@ def spec_in(m: pb.RepoSpec) -> RepoSpec:
         private=m.private,
         credential=maybe_name(m.credential, "RepoSpec.credential") if m.HasField("credential") else None,
         fallbacks=tuple([name(u, "RepoSpec.fallbacks") for u in bounded(m.fallbacks, "RepoSpec.fallbacks")]),
+        pulled=m.pulled,
     )
 
 

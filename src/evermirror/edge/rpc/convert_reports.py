@@ -16,6 +16,7 @@ from evermirror.edge.rpc.convert_parts import (
     tip_in,
     tip_out,
 )
+from evermirror.edge.rpc.convert_push import pushes_in, pushes_out
 from evermirror.edge.rpc.convert_status import status_in, status_out
 from evermirror.edge.rpc.convert_values import (
     FrameInvalid,
@@ -190,6 +191,8 @@ def _synced_out(report: Synced) -> pb.Synced:
         ],
         kept=[tip_out(tip) for tip in report.kept],
         kept_total=count(report.kept_total, "Synced.kept_total"),
+        pushes=pushes_out(report.pushes),
+        look_s=maybe(finite, report.look_s, "Synced.look_s"),
     )
 
 
@@ -220,6 +223,8 @@ def _synced_in(m: pb.Synced) -> Synced:
         ),
         kept=tuple([tip_in(tip) for tip in bounded(m.kept, "Synced.kept")]),
         kept_total=count(m.kept_total, "Synced.kept_total"),
+        pushes=pushes_in(m.pushes),
+        look_s=finite(m.look_s, "Synced.look_s") if m.HasField("look_s") else None,
     )
 
 

@@ -10,15 +10,18 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from evermirror.edge.store import rows
+from evermirror.edge.store import pull_writes, rows
 from evermirror.edge.store.changes import numbered, numbers_from, was_held
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.fleet_writes import FleetWrites
+from evermirror.edge.store.folding import fold_ended, fold_into_newest
 from evermirror.edge.store.tables import repos, tasks, tokens
+from evermirror.edge.store.tasks import INSERT
 from evermirror.edge.store.writes import (
     Decided,
     Entry,
     Outcome,
+    ProjectSaved,
     RepoExcused,
     RepoFailed,
     RepoHeld,
@@ -35,7 +38,7 @@ from evermirror.edge.store.writes import (
 )
 from evermirror.model.activity import Activity
 from evermirror.model.repo import RepoStatus
-from evermirror.model.task import TaskStatus, Trigger
+from evermirror.model.task import TaskStatus
 
 Params = dict[str, Any]
 
@@ -91,23 +94,32 @@ def _row(write: RowWrite) -> tuple[str, object]:
             return ("task", write.id)
         case TaskRecorded() | SkipsFolded():
             return ("tasks of", write.repo)
+        case ProjectSaved():
+            return ("project", write.project.key)
         case TokenUsed():
             return ("token", write.id)
 
 
 async def _carry_out(c: AsyncConnection, db: Database, group: list[RowWrite], numbers: Iterator[int]) -> None:
-    """One statement for the whole group, except where a run of skips may need a new row."""
+    """A few statements for the whole group, except where a run of skips may need a new row."""
     match group[0]:
         case RepoVerified():
             await _verify(c, db, group, numbers)
         case SkipsFolded():
             for write in group:
                 await _fold(c, write)
+        case ProjectSaved():
+            await pull_writes.save(c, [w.project for w in group if isinstance(w, ProjectSaved)])
         case _:
             params = [_param(w) for w in group]
             if isinstance(group[0], _ABOUT_REPOS):
                 params = [{**p, "p_seq": seq} for p, seq in zip(params, numbers, strict=False)]
             await c.execute(_STATEMENTS[type(group[0])], params)
+            await fold_ended(c, [w.id for w in group if isinstance(w, TaskEnded) and _may_fold(w.outcome)])
+
+
+def _may_fold(outcome: Outcome) -> bool:
+    return outcome.status is TaskStatus.SKIPPED and outcome.failure is None
 
 
 async def _verify(c: AsyncConnection, db: Database, group: list[RowWrite], numbers: Iterator[int]) -> None:
@@ -132,8 +144,8 @@ async def _verify(c: AsyncConnection, db: Database, group: list[RowWrite], numbe
 def _param(write: RowWrite) -> Params:
     # Names start with p_: SQLAlchemy keeps a column's own name for itself in UPDATE.
     match write:
-        case RepoVerified():
-            raise AssertionError("has a way of its own")  # _verify
+        case RepoVerified() | SkipsFolded() | ProjectSaved():
+            raise AssertionError("has a way of its own")  # _carry_out
         case RepoSynced():
             return {
                 "p_key": _known(write.key),
@@ -167,8 +179,6 @@ def _param(write: RowWrite) -> Params:
             return {"p_id": write.id} | {f"p_{n}": v for n, v in _outcome(write.outcome).items()}
         case TaskRecorded():
             return _new_task(write)
-        case SkipsFolded():
-            return {"p_repo": _known(write.repo), "p_count": write.count, "p_at": write.at}
         case TokenUsed():
             return {"p_id": write.id, "p_at": write.at}
 
@@ -184,10 +194,12 @@ def _outcome(outcome: Outcome) -> Params:
         "started_at": outcome.started_at,
         "completed_at": outcome.ended_at,
         "source_commit": outcome.source_commit,
+        "target_commit": outcome.target_commit,
         "has_changes": outcome.has_changes,
         "changes_count": outcome.changes_count,
         "result": rows.json_in_or_null(outcome.result),
         "failure": None if outcome.failure is None else rows.failure_in(outcome.failure),
+        "failure_kind": None if outcome.failure is None else outcome.failure.kind.value,
         "retry_count": outcome.retry_count,
         "updated_at": outcome.ended_at,
     }
@@ -196,6 +208,7 @@ def _outcome(outcome: Outcome) -> Params:
 def _new_task(write: TaskRecorded) -> Params:
     return _outcome(write.outcome) | {
         "repo": rows.free_text(write.repo),
+        "p_repo": _known(write.repo),
         "trigger": write.trigger.value,
         "user": "",
         "scheduled_at": write.outcome.started_at,
@@ -209,11 +222,10 @@ def _new_task(write: TaskRecorded) -> Params:
 
 async def _fold(c: AsyncConnection, write: RowWrite) -> None:
     assert isinstance(write, SkipsFolded)  # noqa: S101 - a group has one type
-    folded = (await c.execute(_FOLD, _param(write))).rowcount
-    if not folded:
+    if not await fold_into_newest(c, _known(write.repo), write.count, write.at):
         outcome = Outcome(TaskStatus.SKIPPED, started_at=write.at, ended_at=write.at)
         new = _new_task(TaskRecorded(write.repo, outcome)) | {"folded": write.count - 1}
-        await c.execute(tasks.insert(), new)
+        await c.execute(INSERT, new)
 
 
 def _p(name: str, type_: sa.types.TypeEngine[Any] | None = None) -> sa.BindParameter[Any]:
@@ -279,18 +291,13 @@ _CLEAR_FAILURE_ARRAYS = (
     .values(_CLEARED | {"updated_at": _SEEN.c.at, "change_seq": numbered(_SEEN.c.seq, was_held())})
 )
 
-_FOLD = (
-    tasks.update()
-    .where(
-        tasks.c.id == sa.select(sa.func.max(tasks.c.id)).where(tasks.c.repo == _p("repo")).scalar_subquery(),
-        tasks.c.status == TaskStatus.SKIPPED.value,
-        tasks.c.trigger == Trigger.SCHEDULE.value,
-    )
-    .values(folded=tasks.c.folded + _p("count", sa.BigInteger()), completed_at=_p("at"), updated_at=_p("at"))
-)
-
 _OPEN = sa.or_(tasks.c.status == TaskStatus.PENDING.value, tasks.c.status == TaskStatus.RUNNING.value)
 _THIS_TASK = tasks.c.id == _p("id")
+# A task of the pull schedule was opened with its count; a worker counts only what it saw itself.
+_RETRIES = sa.case(
+    (tasks.c.retry_count > _p("retry_count", sa.Integer()), tasks.c.retry_count),
+    else_=_p("retry_count", sa.Integer()),
+)
 
 _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
     RepoSynced: repos.update()
@@ -349,7 +356,7 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
     .values(progress_phase=_p("phase"), progress_percent=_p("percent"), updated_at=_p("at")),
     TaskEnded: tasks.update()
     .where(_THIS_TASK, _OPEN)
-    .values({n: _p(n) for n in _outcome(Outcome(TaskStatus.SUCCESS, 0.0, 0.0))}),
-    TaskRecorded: tasks.insert(),
+    .values({n: _p(n) for n in _outcome(Outcome(TaskStatus.SUCCESS, 0.0, 0.0))} | {"retry_count": _RETRIES}),
+    TaskRecorded: INSERT,
     TokenUsed: tokens.update().where(tokens.c.id == _p("id")).values(last_used_at=_p("at")),
 }

@@ -51,4 +51,5 @@ def spec_of(text: str) -> RepoSpec:
         private=known["private"],
         credential=known["credential"],
         fallbacks=tuple(known["fallbacks"]),
+        pulled=bool(known.get("pulled", False)),  # versions before pull mirroring did not tell
     )

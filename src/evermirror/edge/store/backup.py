@@ -24,6 +24,7 @@ from evermirror.errors import EnvironmentUnfit, UsageError
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 READ_BYTES = 1 << 20  # copied at a time
+IDS_SKIPPED = 1_000_000  # more targets than were ever made since a backup
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,16 @@ def _renumber(copy: Path) -> None:
             (last,) = connection.execute("SELECT coalesce(max(change_seq), 0) FROM repos").fetchone()
             first = max(last, int(time.time() * MICROSECONDS))
             connection.execute("UPDATE repos SET change_seq = ? + id", (first,))
+        _skip_ids(connection)
+
+
+def _skip_ids(connection: sqlite3.Connection) -> None:
+    """Workers remember by the ids of targets what they put there: those given out since are nobody else's."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'pull_targets'").fetchone():
+        given = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'pull_targets'").fetchone()
+        connection.execute("DELETE FROM sqlite_sequence WHERE name = 'pull_targets'")
+        after = (given[0] if given else 0) + IDS_SKIPPED
+        connection.execute("INSERT INTO sqlite_sequence VALUES ('pull_targets', ?)", (after,))
 
 
 def _move_aside(database: Path) -> Path:

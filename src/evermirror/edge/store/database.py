@@ -150,19 +150,7 @@ class Database:
 
     @classmethod
     def _postgres(cls, place: Place) -> Database:
-        engine = create_async_engine(
-            place.url,
-            pool_size=PG_CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=BUSY_S,
-            pool_pre_ping=True,  # a server that was restarted costs a reconnect, not a failed command
-            hide_parameters=True,
-            connect_args={
-                "timeout": CONNECT_S,
-                "command_timeout": COMMAND_S,
-                "server_settings": {"application_name": "evermirror", "lock_timeout": f"{BUSY_S:.0f}s"},
-            },
-        )
+        engine = _postgres_engine(place, size=PG_CONNECTIONS, command_s=COMMAND_S)
         return cls(place, engine, engine, None)
 
     async def _check(self) -> None:
@@ -227,9 +215,23 @@ class Database:
                 async with self._gate, self._writer.begin() as connection:
                     yield connection
             else:
-                async with self._writer.begin() as connection:
-                    await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(PG_WRITE_LOCK)))
+                async with _postgres_turn(self._writer) as connection:
                     yield connection
+
+    @asynccontextmanager
+    async def rebuild(self) -> AsyncIterator[AsyncConnection]:
+        """As ``write``, for changes of whole tables: a statement may take as long as it needs."""
+        if self._gate is not None:
+            async with self.write() as connection:
+                yield connection
+            return
+        engine = _postgres_engine(self._place, size=1, command_s=None)
+        try:
+            with _Told(self._place.secret):
+                async with _postgres_turn(engine) as connection:
+                    yield connection
+        finally:
+            await engine.dispose()
 
     async def rest(self) -> None:
         """Pages that were read or written are forgotten; SQLite alone keeps them in this process."""
@@ -285,6 +287,29 @@ class WriteGate:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+def _postgres_engine(place: Place, *, size: int, command_s: float | None) -> AsyncEngine:
+    return create_async_engine(
+        place.url,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=BUSY_S,
+        pool_pre_ping=True,  # a server that was restarted costs a reconnect, not a failed command
+        hide_parameters=True,
+        connect_args={
+            "timeout": CONNECT_S,
+            "command_timeout": command_s,
+            "server_settings": {"application_name": "evermirror", "lock_timeout": f"{BUSY_S:.0f}s"},
+        },
+    )
+
+
+@asynccontextmanager
+async def _postgres_turn(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    async with engine.begin() as connection:
+        await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(PG_WRITE_LOCK)))
+        yield connection
 
 
 def _sqlite_engine(place: Place, *, size: int, begin: str) -> AsyncEngine:

@@ -137,7 +137,11 @@ async def _chunks(
 
 
 _REPOS = """
-    SELECT id, key, private OR credential IS NOT NULL, salt, nullif(pins, '[]'), removed_at IS NOT NULL
+    SELECT id, key,
+        private OR credential IS NOT NULL OR (pulled AND EXISTS (
+            SELECT 1 FROM pull_targets AS t WHERE t.repo = repos.id AND t.credential IS NOT NULL
+        )),
+        salt, nullif(pins, '[]'), removed_at IS NOT NULL
     FROM repos WHERE id > $1 ORDER BY id LIMIT $2
 """
 _COPIES = f"""

@@ -40,7 +40,7 @@ async def rehearse(url: str) -> tuple[Migration, ...]:
         return steps
     database = await Database.open(place)
     try:
-        async with database.write() as c:
+        async with database.rebuild() as c:
             steps = await c.run_sync(_upgrade)
             await c.rollback()
     finally:
@@ -53,7 +53,7 @@ async def migrate(database: Database) -> tuple[Migration, ...]:
     async with database.read() as c:
         if await c.run_sync(_is_newest) or not await c.run_sync(lambda s: steps_after(_revision(s))):
             return ()
-    async with database.write() as c:
+    async with database.rebuild() as c:
         return await c.run_sync(_upgrade)
 
 

@@ -20,7 +20,7 @@ from typing import Protocol, Self
 import structlog
 
 from evermirror.core.fleet.decisions import DropCopies, PutCopies
-from evermirror.edge.store.writes import Decided, Entry
+from evermirror.edge.store.writes import Decided, Entry, ProjectSaved, Write
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 log = structlog.get_logger(__name__)
@@ -213,8 +213,8 @@ class Recorder:
 def _size(entry: Entry) -> int:
     """Rows that it touches."""
     if not isinstance(entry, Decided):
-        return 1
-    size = len(entry.others)
+        return _rows(entry)
+    size = sum(map(_rows, entry.others))
     for write in entry.fleet:
         match write:
             case PutCopies(rows=rows):
@@ -224,3 +224,7 @@ def _size(entry: Entry) -> int:
             case _:
                 size += 1
     return max(1, size)
+
+
+def _rows(write: Write) -> int:
+    return 1 + len(write.project.targets) if isinstance(write, ProjectSaved) else 1

@@ -186,19 +186,6 @@ async def _configs(db: Database, c: AsyncConnection, keys: Sequence[str]) -> dic
     return found
 
 
-async def find(db: Database, key_or_alias: str, *, removed: bool = False) -> RepoRecord | None:
-    """By key, else by alias. ``removed`` also finds one that left the catalog; it is told as inactive."""
-    if not rows.storable(key_or_alias):
-        return None
-    by_key = sa.select(repos).where(repos.c.key == key_or_alias)
-    by_alias = sa.select(repos).where(repos.c.alias == key_or_alias, IN_CATALOG)
-    async with db.read() as c:
-        row = (await c.execute(by_key if removed else by_key.where(IN_CATALOG))).one_or_none()
-        if row is None:
-            row = (await c.execute(by_alias)).one_or_none()
-    return None if row is None else rows.repo_out(row)
-
-
 async def page(db: Database, which: RepoSelection) -> tuple[RepoRecord, ...]:
     """The next repos in the order of keys. Search finds a part of key, URL or alias, in any ASCII case."""
     texts = (which.search, which.host, which.after or "")
@@ -300,7 +287,7 @@ _SPEC = tuple(
     repos.c[name]
     for name in (
         "key", "url", "host", "priority", "interval_s", "mode", "private", "credential", "fallbacks",
-        "enabled", *rows.activity_in(Activity()),
+        "pulled", "enabled", *rows.activity_in(Activity()),
     )
 )  # fmt: skip
 

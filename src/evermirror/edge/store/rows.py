@@ -162,6 +162,7 @@ def spec_out(row: Row) -> RepoSpec:
         private=row.private,
         credential=row.credential,
         fallbacks=texts_out(row.fallbacks),
+        pulled=row.pulled,
     )
 
 
@@ -210,4 +211,5 @@ def task_out(row: Row) -> TaskRecord:
         folded=row.folded,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        target_commit=row.target_commit,
     )

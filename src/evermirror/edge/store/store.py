@@ -7,12 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from evermirror.core.fleet.views import Restored
+from evermirror.core.pull.events import OpenTask
 from evermirror.edge.store import apply as batches
-from evermirror.edge.store import audit, changes, counts, epoch, fleet_load, repos, tasks, tokens
+from evermirror.edge.store import (
+    audit,
+    changes,
+    counts,
+    epoch,
+    finding,
+    fleet_load,
+    pull,
+    pull_history,
+    pull_progress,
+    repos,
+    tasks,
+    tokens,
+)
 from evermirror.edge.store.backup import make_backup
 from evermirror.edge.store.counts import OverviewCounts, Staleness
 from evermirror.edge.store.database import Database, parse_place
@@ -29,9 +43,11 @@ from evermirror.edge.store.writes import Entry
 from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit, UsageError
 from evermirror.model.access import AuditRecord, Role, TokenRecord
 from evermirror.model.changes import Change
-from evermirror.model.failure import FailureError
+from evermirror.model.failure import FailureError, FailureKind
+from evermirror.model.figures import ClassProgress, ErrorFilter, KindCount, Period, ProgressNote
+from evermirror.model.pull import Project, Strategy
 from evermirror.model.refs import RefsDigest
-from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.model.worker import WorkerId
 
@@ -86,7 +102,17 @@ class Store:
 
     async def find_repo(self, key_or_alias: str, *, removed: bool = False) -> RepoRecord | None:
         """``removed`` also finds one that left the catalog; it is told as inactive."""
-        return await whole(repos.find(self._db, key_or_alias, removed=removed))
+        return await whole(finding.find(self._db, key_or_alias, removed=removed))
+
+    async def find_repos(
+        self, keys: Iterable[RepoKey], *, removed: bool = False
+    ) -> dict[RepoKey, RepoRecord]:
+        """Those of the keys that are in the catalog, or, with ``removed``, ever were."""
+        return await whole(finding.find_keys(self._db, keys, removed=removed))
+
+    async def find_named(self, names: Iterable[str]) -> dict[str, RepoRecord]:
+        """Those of the catalog's repos that these are keys of, or else aliases."""
+        return await whole(finding.find_names(self._db, names))
 
     async def list_repos(self, which: RepoSelection) -> tuple[RepoRecord, ...]:
         """The next page in the order of keys; at most 1,000."""
@@ -180,12 +206,32 @@ class Store:
         """A pending task. It is on the disk when this returns."""
         return await whole(tasks.create(self._db, repo, trigger, user=user, params=params, now=self._clock()))
 
+    async def create_tasks(
+        self,
+        keys: Sequence[RepoKey],
+        trigger: Trigger,
+        *,
+        user: str = "",
+        params: Mapping[str, object] | None = None,
+    ) -> tuple[TaskRecord, ...]:
+        """One for each of the repos, in their order, in one transaction."""
+        now = self._clock()
+        return await whole(tasks.create_many(self._db, keys, trigger, user=user, params=params, now=now))
+
+    async def change_params(self, params: Mapping[TaskId, Mapping[str, object]]) -> tuple[TaskRecord, ...]:
+        """What these tasks ask for; returns those that are pending, and ask for it now."""
+        return await whole(tasks.change_params(self._db, params, self._clock()))
+
     async def get_task(self, task_id: TaskId) -> TaskRecord | None:
         return await whole(tasks.get(self._db, task_id))
 
     async def open_tasks(self, repo: RepoKey) -> tuple[TaskRecord, ...]:
         """Pending and running ones, oldest first."""
         return await whole(tasks.open_of(self._db, repo))
+
+    async def open_tasks_of(self, keys: Iterable[RepoKey]) -> tuple[TaskRecord, ...]:
+        """Those of all these repos."""
+        return await whole(tasks.open_of_many(self._db, keys))
 
     async def list_tasks(
         self, repo: RepoKey, limit: int, before: TaskId | None = None
@@ -198,8 +244,104 @@ class Store:
         return await whole(tasks.unfinished(self._db))
 
     async def cleanup_tasks(self, older_than: float) -> int:
-        """Removes ended tasks last touched before ``older_than`` (UTC seconds); returns how many."""
+        """Removes ended tasks last touched before ``older_than`` (UTC seconds), and the course of the time
+        before; returns how many tasks."""
+        await whole(pull_progress.forget_course(self._db, older_than))
         return await whole(tasks.cleanup(self._db, older_than))
+
+    # Pull mirroring. A project whose repo is not in the catalog is remembered, and told nowhere.
+
+    async def load_projects(self) -> tuple[Project, ...]:
+        return await whole(pull.load(self._db))
+
+    async def find_project(self, key: RepoKey) -> Project | None:
+        return (await self.find_projects([key])).get(key)
+
+    async def find_projects(self, keys: Iterable[RepoKey]) -> dict[RepoKey, Project]:
+        """Those of the keys that are projects."""
+        return await whole(pull.find_many(self._db, keys))
+
+    async def page_projects(
+        self,
+        *,
+        search: str = "",
+        priority: Priority | None = None,
+        page: int = 1,
+        size: int = 50,
+        public: bool = False,
+    ) -> tuple[tuple[Project, ...], int]:
+        """By name, and how many there are; at most 1,000. Search finds a part of name, key or URL.
+        ``public``: without private ones."""
+        found = pull.page(self._db, search=search, priority=priority, page=page, size=size, public=public)
+        return await whole(found)
+
+    async def failed_projects(
+        self, at_least: int, page: int = 1, size: int = 100, *, public: bool = False
+    ) -> tuple[tuple[Project, ...], int]:
+        """With so many failures in a row: most first, and how many there are."""
+        return await whole(pull.failed(self._db, at_least, page, size, public=public))
+
+    async def left_projects(self) -> frozenset[RepoKey]:
+        """The projects whose repos are not in the catalog."""
+        return await whole(pull.left(self._db))
+
+    async def put_projects(self, projects: Sequence[Project]) -> tuple[Project, ...]:
+        """Adds projects, or replaces all that is known of them; told as they are then: new targets (id 0)
+        have ids, ``updated_at`` is newer. Left out are repos that are not in the catalog. All or nothing."""
+        return await whole(pull.put(self._db, projects, self._clock()))
+
+    async def remove_projects(self, keys: Iterable[RepoKey]) -> None:
+        """The repos stay, and have no pull configuration any more."""
+        await whole(pull.remove(self._db, keys))
+
+    async def open_pull_tasks(self, opens: Sequence[OpenTask], now: float) -> tuple[TaskRecord, ...]:
+        """Pending tasks, each in one transaction with its project, which names it. Left out are projects
+        that are gone, or that people changed since: their ``updated_at`` is newer."""
+        return await whole(pull.open_tasks(self._db, opens, now))
+
+    async def ended_pull_tasks(self) -> tuple[TaskRecord, ...]:
+        """Tasks that ended, and that their projects name as open: a crash came between."""
+        return await whole(pull.ended_tasks(self._db))
+
+    async def task_page(self, repo: RepoKey, page: int, size: int) -> tuple[tuple[TaskRecord, ...], int]:
+        """Newest first, and how many there are."""
+        return await whole(pull_history.task_page(self._db, repo, page, size))
+
+    async def error_page(
+        self, repo: RepoKey | None, which: ErrorFilter, *, public: bool = False
+    ) -> tuple[tuple[TaskRecord, ...], int]:
+        """Tasks with a failure, of one repo or of all: newest end first, and how many there are.
+        ``public``: without those of private repos."""
+        return await whole(pull_history.error_page(self._db, repo, which, public=public))
+
+    async def error_statistics(self, begin: float, end: float) -> Mapping[FailureKind, KindCount]:
+        """Kinds that occurred, most frequent first."""
+        return await whole(pull_history.error_statistics(self._db, begin, end))
+
+    async def periods(self, begin: float, end: float) -> Mapping[Priority, Period]:
+        """What ended between these times, by the class of its repo then."""
+        return await whole(pull_history.periods(self._db, begin, end))
+
+    async def pull_progress(
+        self, now: float, fresh_bound_s: float, syncing: Collection[RepoKey]
+    ) -> Mapping[Priority, ClassProgress]:
+        """Every class. Repos without a pull configuration count too, by ``fresh_bound_s``."""
+        return await whole(pull_progress.progress(self._db, now, fresh_bound_s, syncing))
+
+    async def note_progress(self, at: float, overall: ClassProgress) -> None:
+        await whole(pull_progress.note(self._db, at, overall))
+
+    async def progress_course(self, begin: float, end: float) -> tuple[ProgressNote, ...]:
+        """Oldest first."""
+        return await whole(pull_progress.course(self._db, begin, end))
+
+    async def get_strategy(self) -> Strategy | None:
+        """None where nobody ever set one."""
+        return await whole(pull.get_strategy(self._db))
+
+    async def put_strategy(self, strategy: Strategy) -> Strategy:
+        """As it is kept, with its times."""
+        return await whole(pull.put_strategy(self._db, strategy, self._clock()))
 
     # Tokens
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from evermirror.model.repo import Priority
+
 metadata = sa.MetaData()
 
 
@@ -61,6 +63,7 @@ repos = sa.Table(
     sa.Column("created_at", sa.Double(), nullable=False),
     sa.Column("updated_at", sa.Double(), nullable=False),
     sa.Column("change_seq", sa.BigInteger(), nullable=False, server_default="0"),  # changes.py
+    sa.Column("pulled", sa.Boolean(), nullable=False, server_default=sa.false()),  # is in pull_projects
     sa.Index("ix_repos_change_seq", "change_seq"),
 )
 
@@ -77,7 +80,7 @@ def _in_catalog_index(name: str, *columns: str, unique: bool = False) -> sa.Inde
 _in_catalog_index("ix_repos_host_key", "host", "key")
 _in_catalog_index("ix_repos_status_key", "status", "key", "removed_at")
 _in_catalog_index("ix_repos_priority", "priority", "removed_at")
-_in_catalog_index("ix_repos_verified_at", "verified_at", "status", "removed_at")
+_in_catalog_index("ix_repos_freshness", "pulled", "priority", "status", "verified_at", "removed_at")
 # An alias names one repo of the catalog; a removed one does not keep its alias from others.
 _in_catalog_index("uq_repos_alias", "alias", unique=True)
 _FAILING = sa.and_(repos.c.removed_at.is_(None), repos.c.failure_kind.is_not(None))
@@ -89,12 +92,20 @@ sa.Index(
     postgresql_where=_FAILING,
 )
 
+# Projects that are not counted, because their repos left the catalog: few, and known without a look at any.
+_LEFT = sa.and_(repos.c.removed_at.is_not(None), repos.c.pulled)
+sa.Index(
+    "ix_repos_pulled_left", repos.c.removed_at, repos.c.pulled, sqlite_where=_LEFT, postgresql_where=_LEFT
+)
+
 tasks = sa.Table(
     "tasks",
     metadata,
     sa.Column("id", _id(), primary_key=True),
     # No foreign key: a report may speak of a repo that nobody knows any more, and must not block the others.
     sa.Column("repo", _text(), nullable=False),
+    # The repo's class when it was made; normal for tasks that are older than this column.
+    sa.Column("priority", _text(), nullable=False, server_default=Priority.NORMAL.value),
     sa.Column("status", _text(), nullable=False),
     sa.Column("trigger", _text(), nullable=False),
     sa.Column("user", _text(), nullable=False),
@@ -102,12 +113,14 @@ tasks = sa.Table(
     sa.Column("started_at", sa.Double()),
     sa.Column("completed_at", sa.Double()),
     sa.Column("source_commit", _text()),
+    sa.Column("target_commit", _text()),
     sa.Column("has_changes", sa.Boolean(), nullable=False),
     sa.Column("changes_count", sa.BigInteger(), nullable=False),
     sa.Column("progress_percent", sa.Double()),
     sa.Column("progress_phase", _text(), nullable=False),
     sa.Column("result", sa.Text()),
     sa.Column("failure", sa.Text()),
+    sa.Column("failure_kind", _text()),  # of ``failure``
     sa.Column("retry_count", sa.Integer(), nullable=False),
     sa.Column("params", sa.Text()),
     sa.Column("folded", sa.BigInteger(), nullable=False),
@@ -118,6 +131,24 @@ tasks = sa.Table(
     sa.Index("ix_tasks_updated_at", "updated_at"),
     sqlite_autoincrement=True,  # ids are never used again, also after old tasks were cleaned away
 )
+
+# What happened in a time is counted from indexes alone, and errors are listed by the time they ended.
+_ENDED = tasks.c.completed_at.is_not(None)
+sa.Index(
+    "ix_tasks_ended",
+    *(
+        tasks.c[name]
+        for name in ("priority", "status", "completed_at", "folded", "created_at", "changes_count")
+    ),
+    sqlite_where=_ENDED,
+    postgresql_where=_ENDED,
+)
+_FAILED = tasks.c.failure_kind.is_not(None)
+for _name, _columns in (
+    ("ix_tasks_errors", ("completed_at", "failure_kind", "repo")),
+    ("ix_tasks_repo_errors", ("repo", "completed_at", "failure_kind")),
+):
+    sa.Index(_name, *(tasks.c[c] for c in _columns), sqlite_where=_FAILED, postgresql_where=_FAILED)
 
 tokens = sa.Table(
     "tokens",
@@ -203,4 +234,72 @@ settings = sa.Table(
     metadata,
     sa.Column("key", _text(), primary_key=True),
     sa.Column("value", sa.Text(), nullable=False),
+)
+
+# Repos with a pull configuration, by their number. They stay when the repo leaves the catalog.
+pull_projects = sa.Table(
+    "pull_projects",
+    metadata,
+    sa.Column("repo", _id(), primary_key=True, autoincrement=False),  # repos.id
+    sa.Column("priority", _text(), nullable=False),
+    sa.Column("interval_s", sa.Double(), nullable=False),
+    sa.Column("enabled", sa.Boolean(), nullable=False),
+    sa.Column("last_status", _text()),
+    sa.Column("last_sync_at", sa.Double()),
+    sa.Column("next_sync_at", sa.Double(), nullable=False),
+    sa.Column("task", sa.BigInteger()),
+    sa.Column("failures", sa.Integer(), nullable=False),
+    sa.Column("paused", _text(), nullable=False),
+    sa.Column("max_retries", sa.Integer(), nullable=False),
+    sa.Column("retry_delay_s", sa.Double(), nullable=False),
+    sa.Column("overrides", sa.Text(), nullable=False),
+    sa.Column("catalog", sa.Text(), nullable=False),
+    sa.Column("created_at", sa.Double(), nullable=False),
+    sa.Column("updated_at", sa.Double(), nullable=False),
+    sa.Column("last_failure", sa.Text()),
+    sa.Column("last_failure_kind", _text()),
+    sa.Column("last_failure_at", sa.Double()),
+    # What it counts as (core/watch/progress.py) until the time when it is overdue.
+    sa.Column("standing", _text(), nullable=False),
+    sa.Column("overdue_at", sa.Double(), nullable=False),
+    sa.Index("ix_pull_projects_progress", "priority", "standing", "overdue_at", "last_sync_at"),
+)
+
+_FAILS = pull_projects.c.failures > 0
+sa.Index("ix_pull_projects_failures", pull_projects.c.failures, sqlite_where=_FAILS, postgresql_where=_FAILS)
+
+pull_targets = sa.Table(
+    "pull_targets",
+    metadata,
+    sa.Column("id", _id(), primary_key=True),
+    sa.Column("repo", sa.BigInteger(), nullable=False),  # repos.id
+    sa.Column("place", sa.Integer(), nullable=False),  # among the project's targets
+    sa.Column("url", _text(), nullable=False),
+    sa.Column("credential", _text()),
+    sa.Column("put", _text()),
+    sa.Column("put_at", sa.Double()),
+    sa.Column("target_commit", _text()),
+    sa.Column("failures", sa.Integer(), nullable=False),
+    sa.Column("not_before", sa.Double(), nullable=False),
+    sa.Column("paused", _text(), nullable=False),
+    sa.Column("adopt", sa.Boolean(), nullable=False),
+    sa.Column("last_failure", sa.Text()),
+    sa.Column("last_failure_at", sa.Double()),
+    sa.Index("ix_pull_targets_repo", "repo"),
+    sqlite_autoincrement=True,  # workers keep what they put at a target by its id: it is nobody else's, ever
+)
+
+# How far all projects were at times: the course of days.
+pull_course = sa.Table(
+    "pull_course",
+    metadata,
+    sa.Column("at", sa.Double(), primary_key=True),
+    sa.Column("total", sa.BigInteger(), nullable=False),
+    sa.Column("synced", sa.BigInteger(), nullable=False),
+    sa.Column("syncing", sa.BigInteger(), nullable=False),
+    sa.Column("pending", sa.BigInteger(), nullable=False),
+    sa.Column("failed", sa.BigInteger(), nullable=False),
+    sa.Column("disabled", sa.BigInteger(), nullable=False),
+    sa.Column("average_delay_s", sa.Double()),
+    sa.Column("measured", sa.BigInteger(), nullable=False),
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evermirror.core.fleet import decisions
+from evermirror.edge.store.outcomes import Outcome as Outcome
+from evermirror.edge.store.outcomes import moved, outcome_of
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
-from evermirror.model.kept import KeptTip
 from evermirror.model.messages import (
     Declined,
     Excused,
@@ -25,12 +25,11 @@ from evermirror.model.messages import (
     Verified,
     WorkerStatus,
 )
+from evermirror.model.pull import Project
 from evermirror.model.refs import Oid, RefsDigest
 from evermirror.model.repo import RepoKey, RepoStatus
-from evermirror.model.task import TaskId, TaskStatus, Trigger
+from evermirror.model.task import TaskId, Trigger
 from evermirror.model.worker import WorkerId
-
-CHANGES_KEPT = 100  # refs named in a task's result; the total is always told
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +96,9 @@ class TaskProgressed:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a task ended."""
-
-    status: TaskStatus
-    started_at: float
-    ended_at: float
-    source_commit: str | None = None
-    has_changes: bool = False
-    changes_count: int = 0
-    result: Mapping[str, object] | None = None
-    failure: Failure | None = None
-    retry_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class TaskEnded:
-    """A task that was created before has ended. One that had ended already stays as it is."""
+    """A task that was created before has ended. One that had ended already stays as it is. A look of the
+    schedule that saw no change takes over the one before it, if that was such a look too (folding.py)."""
 
     id: TaskId
     outcome: Outcome
@@ -135,6 +120,14 @@ class SkipsFolded:
     repo: RepoKey
     count: int
     at: float  # of the last one
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSaved:
+    """The state of a project and its targets. What people set stays, and so does everything where they
+    changed it meanwhile: then the row's ``updated_at`` is newer."""
+
+    project: Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +155,7 @@ RowWrite = (
     | TaskEnded
     | TaskRecorded
     | SkipsFolded
+    | ProjectSaved
     | TokenUsed
 )
 Write = RowWrite | WorkerBound
@@ -189,17 +183,8 @@ def writes_of(report: Report) -> tuple[Write, ...]:
             return _synced(report)
         case Failed():
             return _failed(report)
-        case Refused():
-            outcome = Outcome(TaskStatus.FAILED, report.started_at, report.ended_at, failure=report.failure)
-            return tuple(TaskEnded(i, outcome) for i in report.task_ids)
-        case Restored():
-            outcome = Outcome(
-                TaskStatus.SUCCESS,
-                report.started_at,
-                report.ended_at,
-                source_commit=report.oid,
-                result={"ref": report.ref, "oid": report.oid},
-            )
+        case Refused() | Restored():
+            outcome = outcome_of(report)
             return tuple(TaskEnded(i, outcome) for i in report.task_ids)
         case Excused():
             return tuple(RepoExcused(key) for key in report.keys)
@@ -224,7 +209,6 @@ _STATUS_AFTER = {
 
 
 def _synced(report: Synced) -> tuple[Write, ...]:
-    moved = report.changes_total > 0 or report.first
     repo = RepoSynced(
         key=report.key,
         digest=report.digest,
@@ -232,39 +216,12 @@ def _synced(report: Synced) -> tuple[Write, ...]:
         refs_count=report.refs_count,
         size_bytes=report.size_bytes,
         verified_at=report.verified_at,
-        changed_at=report.ended_at if moved else None,
+        changed_at=report.ended_at if moved(report) else None,
         activity=report.activity,
     )
-    outcome = Outcome(
-        status=TaskStatus.SUCCESS if moved else TaskStatus.SKIPPED,
-        started_at=report.started_at,
-        ended_at=report.ended_at,
-        source_commit=report.head_commit,
-        has_changes=moved,
-        changes_count=report.commits,
-        result={
-            "digest": report.digest,
-            "head_commit": report.head_commit,
-            "refs_count": report.refs_count,
-            "first": report.first,
-            "changes": [{"ref": c.name, "old": c.old, "new": c.new} for c in report.changes[:CHANGES_KEPT]],
-            "changes_total": report.changes_total,
-            "commits": report.commits,
-            "received_bytes": report.received_bytes,
-            "size_bytes": report.size_bytes,
-            "verified_at": report.verified_at,
-            "phases_s": dict(report.phases_s),
-            "kept": [_kept(tip) for tip in report.kept[:CHANGES_KEPT]],
-            "kept_total": report.kept_total,
-        },
-    )
-    if not report.task_ids and not moved:
+    if not report.task_ids and not moved(report):
         return (repo,)
-    return (repo, *_ends(report.key, report.task_ids, outcome))
-
-
-def _kept(tip: KeptTip) -> dict[str, object]:
-    return {"ref": tip.ref, "at": tip.at, "why": tip.why.value, "old": tip.old, "new": tip.new}
+    return (repo, *_ends(report.key, report.task_ids, outcome_of(report)))
 
 
 def _failed(report: Failed) -> tuple[Write, ...]:
@@ -272,17 +229,9 @@ def _failed(report: Failed) -> tuple[Write, ...]:
     told = report.counted or held_back
     status = _STATUS_AFTER.get(report.failure.kind, RepoStatus.FAILING) if told else None
     repo = RepoFailed(report.key, report.failure, status, report.consecutive_failures, report.ended_at)
-    outcome = Outcome(
-        status=TaskStatus.FAILED,
-        started_at=report.started_at,
-        ended_at=report.ended_at,
-        result={"counted": report.counted, "next_attempt_at": report.next_attempt_at},
-        failure=report.failure,
-        retry_count=max(0, report.consecutive_failures - 1),
-    )
     if not report.task_ids and not report.counted:
         return (repo,)  # a host's bad hour over thousands of repos would be as many rows that say the same
-    return (repo, *_ends(report.key, report.task_ids, outcome))
+    return (repo, *_ends(report.key, report.task_ids, outcome_of(report)))
 
 
 def _ends(key: RepoKey, ids: tuple[TaskId, ...], outcome: Outcome) -> tuple[Write, ...]:

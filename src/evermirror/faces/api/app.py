@@ -19,6 +19,11 @@ from evermirror.faces.api import (
     openapi,
     overview,
     problems,
+    pull_errors,
+    pull_progress,
+    pull_projects,
+    pull_strategy,
+    pull_tasks,
     repos,
     tasks,
 )
@@ -31,9 +36,11 @@ from evermirror.faces.api.problems import ApiProblem
 from evermirror.faces.api.text import printable
 from evermirror.faces.api.via import PassedOn, PassReader
 from evermirror.faces.web import pages
+from evermirror.nodes.pull_service import PullService
 from evermirror.nodes.service import CatalogService, CoordinatorService, FleetService
 
-_PARTS = (tasks, git_urls, history, repos, catalog, fleet, overview, health, git, pages)
+_PULL = (pull_strategy, pull_progress, pull_projects, pull_tasks, pull_errors)
+_PARTS = (tasks, git_urls, history, repos, catalog, fleet, *_PULL, overview, health, git, pages)
 
 _MAX_NAMED = 10
 
@@ -47,6 +54,7 @@ def create_app(
     catalog_service: CatalogService | None = None,
     fleet_service: FleetService | None = None,
     read_pass: PassReader | None = None,
+    pull_service: PullService | None = None,
 ) -> FastAPI:
     """Nothing starts here: the caller runs the application in its own server."""
     app = FastAPI(
@@ -66,7 +74,7 @@ def create_app(
             Middleware(BodyLimit, settings=settings.limits),
         ],
     )
-    app.state.api = Api(service, settings, metrics, git_service, catalog_service, fleet_service)
+    app.state.api = Api(service, settings, metrics, git_service, catalog_service, fleet_service, pull_service)
     app.state.git_api = GitApi(git_service, settings, _Aggregators(app.state.api).of)
     routers = [part.router for part in _PARTS]
     for router in routers:

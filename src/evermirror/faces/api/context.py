@@ -11,11 +11,13 @@ from fastapi import Depends, Path, Request
 from evermirror.errors import InvalidUrl, NotFound
 from evermirror.faces.api.auth import Caller
 from evermirror.faces.api.git_service import GitService
+from evermirror.faces.api.inputs import is_clean
 from evermirror.faces.api.limits import LimitSettings
 from evermirror.faces.api.metrics import Metrics
 from evermirror.faces.api.problems import MEDIA_TYPE, ApiProblem, Kind
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoRecord
+from evermirror.nodes.pull_service import ProjectView, PullService
 from evermirror.nodes.service import CatalogService, CoordinatorService, FleetService
 
 
@@ -50,6 +52,7 @@ class Api:
     git: GitService | None
     catalog: CatalogService | None = None
     fleet: FleetService | None = None
+    pull: PullService | None = None
     waiting: int = 0
 
 
@@ -116,4 +119,34 @@ def no_such_repo(key_or_url: str) -> ApiProblem:
         Kind.NOT_FOUND,
         f"{key_or_url!r} is not in the catalog",
         hint="Add it by POST /api/git_urls, or look for it by GET /api/git_urls?search=",
+    )
+
+
+def pull_of(api: Api) -> PullService:
+    """What is asked about pull mirroring; 404 at a server that leads none."""
+    if api.pull is None:
+        raise NotFound("this server does no pull mirroring", hint="Ask its coordinator")
+    return api.pull
+
+
+async def visible_project(api: Api, caller: Caller, name: str, *, planned: bool = False) -> ProjectView:
+    """The project, or 404: also where it is private and the caller is the public, in the same words.
+    ``planned``: with the times that its worker alone may know."""
+    if not is_clean(name):
+        raise no_such_project(name)
+    try:
+        view = await pull_of(api).find_project(name, planned=planned)
+    except (NotFound, InvalidUrl):
+        raise no_such_project(name) from None
+    if not shown_to(caller, view.record):
+        raise no_such_project(name)
+    return view
+
+
+def no_such_project(name: str) -> ApiProblem:
+    """The 404 of an unknown project."""
+    return ApiProblem(
+        Kind.NOT_FOUND,
+        f"There is no project {name!r}",
+        hint="Create it by POST /api/pull/projects, or look for it by GET /api/pull/projects?search=",
     )

@@ -115,7 +115,7 @@ class TotalsView(BaseModel):
 class AlertView(BaseModel):
     """Something that is wrong now."""
 
-    kind: Literal["brake", "no-room", "worker-down", "quarantine", "accusation", "stray"]
+    kind: Literal["brake", "no-room", "worker-down", "quarantine", "accusation", "stray", "disk-full"]
     about: str = Field(description="The worker or aggregator, or `fleet`")
     text: str
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.model.repo import Priority, RepoKey
+from evermirror.model.task import TaskId
 
 MAX_WAIT_S = 300.0  # proxies cut longer answers off
 MAX_LIST = 1_000
@@ -19,11 +20,16 @@ _MAX_URL = 2_048  # bytes; also the rule of URL parsing
 _MAX_INFO_DEPTH = 16
 _MAX_INFO_CHARS = 16_384  # of one repo; a list shows a thousand of them
 _MAX_INT = 2**63  # what every database and most clients can hold
+_MAX_ID_DIGITS = 19
+
+
+def is_clean(text: str) -> bool:
+    """Neither NUL and other controls nor lone surrogates: databases and terminals choke on them."""
+    return not any(ord(c) < 32 or ord(c) == 127 or "\ud800" <= c <= "\udfff" for c in text)
 
 
 def _clean(text: str) -> str:
-    """Neither NUL and other controls nor lone surrogates: databases and terminals choke on them."""
-    if any(ord(c) < 32 or ord(c) == 127 or "\ud800" <= c <= "\udfff" for c in text):
+    if not is_clean(text):
         raise ValueError("holds a control character or half a surrogate pair")
     return text
 
@@ -66,11 +72,13 @@ GitUrlText = Annotated[
 CleanText = Annotated[str, AfterValidator(_clean)]
 
 
-class _Input(BaseModel):
+class Input(BaseModel):
+    """A body: unknown fields and wrong types are refused by name."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class TaskParamsIn(_Input):
+class TaskParamsIn(Input):
     """All optional; unknown ones are refused by name."""
 
     wait: Annotated[float, Field(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] = Field(
@@ -92,14 +100,14 @@ class TaskParamsIn(_Input):
 NO_PARAMS = TaskParamsIn.model_validate({})
 
 
-class TaskIn(_Input):
+class TaskIn(Input):
     """An on-demand sync."""
 
     git_url: GitUrlText
     additional_params: TaskParamsIn | None = None
 
 
-class GitUrlIn(_Input):
+class GitUrlIn(Input):
     """A repo to mirror."""
 
     git_url: GitUrlText
@@ -132,3 +140,10 @@ def after_cursor(cursor: str | None) -> RepoKey | None:
             Kind.INVALID, "cursor: not one of ours", hint="Use next_cursor as it was given, or none"
         )
     return RepoKey(text)
+
+
+def task_id_in(text: str) -> TaskId | None:
+    """The id that a path holds; None for what cannot be one."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_ID_DIGITS and int(text) < _MAX_INT):
+        return None
+    return TaskId(int(text))

@@ -13,7 +13,7 @@ from evermirror.faces.api.problems import MEDIA_TYPE, Kind, Problem
 
 _DESCRIPTION = """\
 Keeps git mirrors fresh. Errors are problem documents (RFC 9457): `type` names the problem, `hint` says what
-to do. Times are ISO 8601 in UTC. Task ids are strings.
+to do. Times are ISO 8601 in UTC. Task ids are strings; below `/api/pull` they are numbers.
 
 Mirrors are cloned from `/git/{key}`; that is git's own protocol and not described here.
 

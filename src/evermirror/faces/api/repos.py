@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from evermirror.faces.api.context import ApiDep, CallerDep, KeyPath, find_visible, problems
 from evermirror.faces.api.inputs import CleanText, CursorQuery, LimitQuery, after_cursor, cursor_of
 from evermirror.faces.api.problems import Kind
+from evermirror.faces.api.pull_public import task_for
 from evermirror.faces.api.text import printable
 from evermirror.faces.api.views import (
     HoldersView,
@@ -65,7 +66,7 @@ async def get_repo_tasks(
     """Syncs that were asked for, and those that moved something."""
     record = await find_visible(api, caller, key)
     tasks = await api.service.list_tasks(record.key, limit)
-    return RepoTasksView(items=[repo_task_view(t) for t in tasks])
+    return RepoTasksView(items=[repo_task_view(task_for(t, caller)) for t in tasks])
 
 
 @router.get("/api/repos/{key:path}/-/holders", summary="Who holds a copy, and why", responses=_REFUSALS)

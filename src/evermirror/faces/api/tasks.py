@@ -7,14 +7,13 @@ from fastapi import APIRouter
 from evermirror.errors import NotFound
 from evermirror.faces.api.auth import Caller
 from evermirror.faces.api.context import WRITE_PROBLEMS, Api, ApiDep, CallerDep, problems
-from evermirror.faces.api.inputs import NO_PARAMS, TaskIn
+from evermirror.faces.api.inputs import NO_PARAMS, TaskIn, task_id_in
 from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.faces.api.pull_public import task_for
 from evermirror.faces.api.views import TaskSubmitted, TaskView, submitted_view, task_view
 from evermirror.model.access import Role
-from evermirror.model.task import TaskId, TaskRecord, Trigger
+from evermirror.model.task import TaskRecord, Trigger
 from evermirror.nodes.service import TaskParams
-
-_MAX_ID = 2**63 - 1  # of the databases' integers
 
 router = APIRouter(tags=["tasks"])
 
@@ -53,8 +52,8 @@ async def get_task(task_id: str, api: ApiDep, caller: CallerDep) -> TaskView:
     """`progress` is a percentage while known; `result` is there when the task has ended."""
     task = await _find(api, task_id)
     if not await _shown_to(api, caller, task):
-        raise _no_such_task(task_id)
-    return task_view(task)
+        raise no_such_task(task_id)
+    return task_view(task_for(task, caller))
 
 
 async def _ended(api: Api, task: TaskRecord, wait_s: float) -> TaskRecord:
@@ -68,12 +67,13 @@ async def _ended(api: Api, task: TaskRecord, wait_s: float) -> TaskRecord:
 
 
 async def _find(api: Api, task_id: str) -> TaskRecord:
-    if not (task_id.isascii() and task_id.isdigit() and len(task_id) < 20 and int(task_id) <= _MAX_ID):
-        raise _no_such_task(task_id)
+    number = task_id_in(task_id)
+    if number is None:
+        raise no_such_task(task_id)
     try:
-        return await api.service.get_task(TaskId(int(task_id)))
+        return await api.service.get_task(number)
     except NotFound:
-        raise _no_such_task(task_id) from None
+        raise no_such_task(task_id) from None
 
 
 async def _shown_to(api: Api, caller: Caller, task: TaskRecord) -> bool:
@@ -85,5 +85,6 @@ async def _shown_to(api: Api, caller: Caller, task: TaskRecord) -> bool:
         return False
 
 
-def _no_such_task(task_id: str) -> ApiProblem:
+def no_such_task(task_id: str) -> ApiProblem:
+    """The 404 of an unknown task."""
     return ApiProblem(Kind.NOT_FOUND, f"There is no task {task_id!r}", hint="POST /api/tasks gives an id")

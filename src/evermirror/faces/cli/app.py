@@ -8,6 +8,7 @@ import traceback
 from typing import Annotated
 
 import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from evermirror import __version__
@@ -29,7 +30,8 @@ from evermirror.faces.cli import (
     workers,
 )
 from evermirror.faces.cli.help import Command, Group
-from evermirror.faces.cli.output import counted
+from evermirror.faces.cli.output import as_started, counted
+from evermirror.faces.cli.pull import app as pull
 from evermirror.model.printable import many_lines
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -54,6 +56,7 @@ app.command("status", rich_help_panel="Repositories", cls=Command)(status.status
 app.command("history", rich_help_panel="Repositories", cls=Command)(history.history)
 app.command("restore", rich_help_panel="Repositories", cls=Command)(history.restore)
 app.command("confirm", rich_help_panel="Repositories", cls=Command)(history.confirm)
+app.add_typer(pull.app, name="pull", rich_help_panel="Repositories")
 app.command("workers", rich_help_panel="Operate", cls=Command)(workers.workers)
 app.add_typer(catalog.app, name="catalog", rich_help_panel="Operate")
 app.add_typer(tokens.app, name="token", rich_help_panel="Operate")
@@ -66,9 +69,9 @@ app.command("migrate", rich_help_panel="Operate", cls=Command)(backup.migrate)
 app.add_typer(simulate.app, name="simulate", rich_help_panel="Operate")
 
 
-def _version(asked: bool) -> None:
+def _version(context: typer.Context, asked: bool) -> None:
     if asked:
-        print(f"evermirror {__version__}")
+        print(f"{context.find_root().info_name} {__version__}")
         raise typer.Exit
 
 
@@ -86,7 +89,9 @@ def run(args: list[str], name: str, *, debug: bool = False) -> int:
     """Runs one command line; returns its exit code."""
     _make_lenient()
     try:
-        get_command(app)(args=args, prog_name=name)
+        command = get_command(app)
+        _name_as_started(command)
+        command(args=args, prog_name=name)
         sys.stdout.flush()
     except SystemExit as end:
         return _flushed(end.code if isinstance(end.code, int) else int(end.code is not None))
@@ -102,12 +107,22 @@ def run(args: list[str], name: str, *, debug: bool = False) -> int:
     return ExitCode.OK
 
 
+def _name_as_started(command: object) -> None:
+    """In the help of a command and all below it."""
+    for told in (command, *getattr(command, "params", ())):
+        if isinstance(told, TyperCommand | TyperGroup | TyperArgument | TyperOption) and told.help:
+            told.help = as_started(told.help)
+    if isinstance(command, TyperGroup):
+        for below in command.commands.values():
+            _name_as_started(below)
+
+
 def _told(error: EvermirrorError) -> str:
     if isinstance(error, ConfigError):
         head = f"error: {counted(len(error.problems), 'problem')} in the settings:"
         return many_lines("\n  ".join([head, *error.problems]))
     text = f"error: {error.message}"
-    return many_lines(f"{text}\n  hint: {error.hint}" if error.hint else text)
+    return many_lines(as_started(f"{text}\n  hint: {error.hint}" if error.hint else text))
 
 
 def _make_lenient() -> None:

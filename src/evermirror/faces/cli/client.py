@@ -69,6 +69,9 @@ class Client:
     def post(self, path: str, body: Mapping[str, object]) -> Fields:
         return self._ask("POST", path, body=body)
 
+    def put(self, path: str, body: Mapping[str, object]) -> Fields:
+        return self._ask("PUT", path, body=body)
+
     def delete(self, path: str) -> Fields:
         return self._ask("DELETE", path)
 
@@ -234,19 +237,29 @@ _HINTS = {
     "not-found": "Add it with `evermirror add URL`, or look for it with `evermirror repos --search TEXT`",
     "token-needed": "Give a token with --token-file or EVERMIRROR_TOKEN; `evermirror token create` makes one",
 }
-_WORKER_HINT = "`evermirror workers` lists them"
-_TASK_HINT = "It may have been long ago: ask again with `evermirror sync KEY`"
+# Of what is not found, by the beginning of its address.
+_PROJECT_HINT = (
+    "Add it with `evermirror pull add KEY URL`, or look for it with `evermirror pull list --search TEXT`"
+)
+_NOT_FOUND_HINTS = {
+    "/api/tasks/": "It may have been long ago: ask again with `evermirror sync KEY`",
+    "/api/fleet/": "`evermirror workers` lists them",
+    "/api/pull/tasks/": "It may have been long ago: `evermirror pull tasks KEY` lists those of a project",
+    "/api/pull/projects/": _PROJECT_HINT,
+    "/api/pull/trigger/": _PROJECT_HINT,
+}
+_OWN_HINTS = ("/-/restore", "/targets/adopt")  # of a repo that is not there, or of a ref or target of it
 _HTTP = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) /")
 
 
 def _hint(fields: Fields, path: str) -> str:
     kind = str(fields.get("type") or "").removeprefix("/problems/")
-    if kind == "not-found" and path.startswith("/api/tasks/"):
-        return _TASK_HINT
-    if kind == "not-found" and path.startswith("/api/fleet/"):
-        return _WORKER_HINT
     own = one_line(str(fields.get("hint") or ""))
     own = "" if _HTTP.search(own) else own
-    if own and path.endswith("/-/restore"):  # of a ref that is not kept, or a repo that is not there
+    if own and path.endswith(_OWN_HINTS):
         return own
+    if kind == "not-found":
+        for prefix, hint in _NOT_FOUND_HINTS.items():
+            if path.startswith(prefix):
+                return hint
     return _HINTS.get(kind) or own

@@ -9,7 +9,7 @@ from evermirror.errors import UsageError
 
 LIST_BYTES_MAX = 200_000_000  # a million lines are about 60 MB
 
-# What `POST /api/git_urls` takes; `target` is accepted and has no effect, as in a catalog.
+# What `POST /api/git_urls` takes. Targets are a project's: a catalog's line, or `pull add`, gives it some.
 _SENT = ("priority", "interval", "alias", "private", "mode", "credential")
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from evermirror.model.printable import one_line
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+OTHER_NAME = "gitlab-mirror"  # the name by which users of GitLab know the program
 WIDE = 10_000  # columns of a "terminal" that is a pipe: programs want whole values
 NOTHING = "–"
 
@@ -34,14 +36,21 @@ def console(*, stderr: bool = False) -> Console:
     )
 
 
+def as_started(text: str) -> str:
+    """``text`` with the commands that it tells to run under the name that the program was started by."""
+    if PurePath(sys.argv[0]).name != OTHER_NAME:
+        return text
+    return text.replace("`evermirror ", f"`{OTHER_NAME} ")
+
+
 def say(text: str) -> None:
     """One line for people on stdout."""
-    print(one_line(text))
+    print(one_line(as_started(text)))
 
 
 def warn(text: str) -> None:
     """One line for people on stderr."""
-    print(one_line(text), file=sys.stderr)
+    print(one_line(as_started(text)), file=sys.stderr)
 
 
 def print_json(value: object) -> None:

@@ -24,7 +24,8 @@ WAIT_DEFAULT_S = 600.0  # of `--wait` without a number: a first clone of a large
 POLL_FIRST_S = 0.1
 POLL_MAX_S = 1.0  # a person watches; the server answers from memory
 REFS_SHOWN = 20
-ENDED = frozenset({"success", "failure", "skipped"})
+_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
+ENDED = frozenset({"success", "failure", "failed", "skipped"})  # "failed": of a pull task
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Key, alias or URL, such as github.com/owner/name.")]
 
@@ -129,7 +130,7 @@ def sync(
     as_json: AsJson = False,
 ) -> None:
     """Look at a repository now, and fetch what changed."""
-    wait_s = _seconds(wait) if wait is not None else None
+    wait_s = wait_seconds(wait) if wait is not None else None
     with connect(server, token_file, config) as client:
         task = client.post(
             "/api/tasks", {"git_url": key, "additional_params": {"force": True} if force else {}}
@@ -249,18 +250,20 @@ def _each(
         raise typer.Exit(code)
 
 
-def _seconds(text: str) -> float:
+def wait_seconds(text: str) -> float:
+    """Of ``30``, ``30s`` or ``2m``."""
     from evermirror.model.duration import parse_duration
 
     return parse_duration(f"{text}s" if re.fullmatch(r"[0-9.]+", text) else text)
 
 
-def wait_for(client: Client, task: Fields, wait_s: float, *, quiet: bool) -> Fields:
-    """The task's state when it ended, or when the time was up."""
+def wait_for(client: Client, task: Fields, wait_s: float, *, quiet: bool, path: str = "") -> Fields:
+    """The task's state when it ended, or when the time was up; ``path`` is its address, where it has
+    another than tasks have."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     deadline = time.monotonic() + wait_s
-    path = f"/api/tasks/{task.get('task_id')}"
+    path = path or f"/api/tasks/{task.get('task_id')}"
     pause = POLL_FIRST_S
     shown = console(stderr=True)
     bar = Progress(
@@ -279,7 +282,7 @@ def wait_for(client: Client, task: Fields, wait_s: float, *, quiet: bool) -> Fie
             percent = _percent(task.get("progress"))
             bar.update(
                 line,
-                description=one_line(str(task.get("phase") or task.get("status"))),
+                description=one_line(_doing(task)),
                 completed=percent or 0,
                 percent="" if percent is None else f"{percent:.0f} %",
             )
@@ -291,8 +294,14 @@ def wait_for(client: Client, task: Fields, wait_s: float, *, quiet: bool) -> Fie
 
 
 def _percent(progress: object) -> float | None:
-    found = re.match(r"[0-9.]+", progress) if isinstance(progress, str) else None
-    return float(found.group()) if found else None
+    found = _PERCENT.search(progress) if isinstance(progress, str) else None
+    return float(found[1]) if found else None
+
+
+def _doing(task: Fields) -> str:
+    """What is being done, in a word or, of a pull task, in its own words."""
+    words = _PERCENT.sub("", str(task.get("progress") or "")).strip()
+    return str(task.get("phase") or words or task.get("status"))
 
 
 def finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool, force: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from evermirror.errors import UsageError
-from evermirror.faces.cli import simulate_fleet
+from evermirror.faces.cli import simulate_fleet, simulate_pull
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import AsJson
 from evermirror.faces.cli.output import print_json, print_table, span
@@ -18,6 +18,7 @@ app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Try a policy, or a change of the fleet, before trusting it."
 )
 app.command("fleet", cls=Command)(simulate_fleet.fleet)
+app.command("pull", cls=Command)(simulate_pull.pull)
 
 
 @app.command(cls=Command)

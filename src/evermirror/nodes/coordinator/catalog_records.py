@@ -1,7 +1,8 @@
 """What the catalog says, written to the store and told to the worker.
 
 What people set through the API stays: it is laid over what the catalog says of the same repo. What the API
-itself brought stays the API's where only the file that it is published in names it.
+itself brought stays the API's where only the file that it is published in names it. A line with targets makes
+its repo a project that is pulled; what a person set of it stays, too (core/pull/layers.py).
 """
 
 from __future__ import annotations
@@ -57,16 +58,24 @@ class CatalogRecords:
         async with self._coordinator.changing:
             if known is None:
                 known = await self._store.known([entry.key for entry in entries])
-            records = [r for e in entries if (r := self._record(e, known.get(e.key))) is not None]
+            taken = [(e, r) for e in entries if (r := self._record(e, known.get(e.key))) is not None]
+            lines = {entry.key: entry.targets for entry, _ in taken if entry.targets}
+            records = every = [record for _, record in taken]
             clashes: list[str] = []
             try:
                 counts = await self._store.upsert_repos(records)
-                moved = frozenset(counts.moved)
-                records = [record for record in records if record.key in moved]
+                untold = self._coordinator.unassigned  # with those of an earlier try that was cut short
+                untold.update(counts.moved)
+                records = [record for record in records if record.key in untold]
             except Conflict:  # an alias given through the API, or passed on: one line's trouble
                 records, clashes = _without_taken(records, await self._store.aliases())
+                every = records
                 await self._store.upsert_repos([replace(r, alias=None) for r in records])
                 counts = await self._store.upsert_repos(records)
+            turned = await self._coordinator.follow(every, lines)
+            if turned:
+                turned.difference_update(record.key for record in records)
+                records = records + [record for record in every if record.key in turned]
             if records:
                 await self._coordinator.assign(records)
         return counts, clashes
@@ -93,7 +102,10 @@ class CatalogRecords:
         if known is not None and known.source == API and entry.file == self._own_file:
             return None
         info = known.info if known is not None else {}
-        record = RepoRecord(entry.spec, alias=entry.alias, source=SOURCE, pins=entry.pins)
+        spec = entry.spec
+        if entry.targets and spec.credential is not None:  # nobody else is to read it
+            spec = replace(spec, private=True)
+        record = RepoRecord(spec, alias=entry.alias, source=SOURCE, pins=entry.pins)
         if not info:
             return record
         named = frozenset({c} if isinstance(c := info.get("credential"), str) else ())

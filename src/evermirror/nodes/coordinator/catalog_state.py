@@ -12,7 +12,7 @@ from evermirror.model.source import CatalogSource
 from evermirror.model.url import UrlRules
 
 APPLIED = "catalog.applied"  # the store's setting
-READER = 1  # grows when files are read differently: then everything is read again
+READER = 2  # grows when files are read differently: then everything is read again
 PROBLEMS_KEPT = 100  # in the store, and shown by the API; `evermirror catalog check` lists all
 
 

@@ -2,7 +2,8 @@
 
 Write before act: a repo or task is in the store before the fleet hears of it. What a crash left unfinished
 is given out again at the next start (``resume``). Where repos go is decided by the fleet (fleet.py,
-core/fleet). Its parts: tasks.py, reading.py (what workers are asked), followers.py. The catalog is here.
+core/fleet). Its parts: tasks.py, reading.py (what workers are asked), followers.py, overview.py; projects are
+pulled by pulling.py. The catalog is here.
 """
 
 from __future__ import annotations
@@ -19,34 +20,33 @@ from evermirror.core.keep.choose import choose
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict, NotFound, UsageError
-from evermirror.model.failure import FailureError
 from evermirror.model.kept import GuardMemory, KeptTip
-from evermirror.model.messages import (
-    Progress,
-    Report,
-    Synced,
-    WorkerStatus,
-)
+from evermirror.model.messages import Progress, Report, Synced, WorkerStatus
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
-from evermirror.model.url import RepoUrl, UrlRules, parse_url
+from evermirror.model.url import UrlRules, parse_url
+from evermirror.model.wire import PROTOCOL
 from evermirror.model.worker import WorkerId
 from evermirror.nodes.coordinator.fleet import Fleet
+from evermirror.nodes.coordinator.fleet_alerts import FleetAlerts
 from evermirror.nodes.coordinator.followers import Followers
-from evermirror.nodes.coordinator.overview import overview_of
+from evermirror.nodes.coordinator.overview import Figures
+from evermirror.nodes.coordinator.pulling import Lines, Pulling
 from evermirror.nodes.coordinator.reading import Reading
-from evermirror.nodes.coordinator.submission import apply_info, new_record, restore_params, sync_params
+from evermirror.nodes.coordinator.submission import (
+    apply_info,
+    is_url,
+    new_record,
+    restore_params,
+    sync_params,
+)
 from evermirror.nodes.coordinator.tasks import Tasks
 from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, RepoFilter, TaskParams, Upkeep
 
 log = structlog.get_logger(__name__)
 
-OVERVIEW_FRESH_S = 1.0  # counts over all repos are made at most once a second
 ROUTE_S = 1.0  # between two looks at tasks that nobody could be given
-ALERTS_MAX = 100  # standing ones that are shown
-DAY_S = 86_400.0
-TASKS_KEPT_S = 30 * DAY_S
 
 
 class Coordinator:
@@ -67,21 +67,19 @@ class Coordinator:
         self._recorder = recorder
         self._rules = rules
         self._credentials = credentials
-        self._fresh_bound_s = fresh_bound_s
         self._clock = clock
         self._observe = observe
         self._fleet: Fleet | None = None
-        self._more_warnings: list[Callable[[], tuple[str, ...]]] = []
         self.on_api_change: Callable[[], None] = lambda: None  # a repo was added, changed or removed there
-        self._started_at = clock()
         self._ready = False
         self._tasks = Tasks(store, recorder, lambda: self.fleet, clock)
         self._reading = Reading(lambda: self.fleet)
         self._followers = Followers(lambda: self.fleet)
         self._statuses: dict[WorkerId, WorkerStatus] = {}
-        self._alerts: dict[tuple[str, str], Alert] = {}
-        self._overview: Overview | None = None
-        self._unassigned: set[RepoKey] = set()  # in the store, and not told to the fleet yet
+        self._alerts = FleetAlerts()
+        self._figures = Figures(store, self._statuses.values(), fresh_bound_s, clock)
+        self._pulling: Pulling | None = None
+        self.unassigned: set[RepoKey] = set()  # in the store, and the fleet is to hear of it
         self._poke = asyncio.Event()
         self.changing = asyncio.Lock()  # a change of the catalog is read, decided and written as one
 
@@ -90,6 +88,14 @@ class Coordinator:
     def lead(self, fleet: Fleet) -> None:
         """The fleet that this coordinator speaks to; it listens to it in turn."""
         self._fleet = fleet
+
+    def pull_with(self, pulling: Pulling) -> None:
+        """Who says when projects are synced; it has loaded them."""
+        self._pulling = pulling
+
+    @property
+    def tasks(self) -> Tasks:
+        return self._tasks
 
     @property
     def fleet(self) -> Fleet:
@@ -101,7 +107,9 @@ class Coordinator:
         """Give out again what a stop or crash left unfinished."""
         tasks = await self._tasks.resume()
         totals = self.fleet.machine.totals()
-        log.info("catalog loaded", repos=totals.repos, unfinished_tasks=tasks)
+        log.info("catalog loaded", repos=totals.repos, unfinished_tasks=len(tasks))
+        if self._pulling is not None:
+            await self._pulling.resume(tasks)
         self._poke.set()
         self._ready = True
 
@@ -122,10 +130,17 @@ class Coordinator:
     def reported(self, worker: WorkerId, report: Report) -> None:
         """A report is in the store: whoever waits for it is told."""
         self._observe(report)
+        if self._pulling is not None:
+            self._pulling.reported(report)  # it asks what the tasks that ended were told
         self._tasks.reported(report)
         if isinstance(report, Synced) and report.changes_total:
             self._followers.moved(report.key, worker)
             self._poke.set()
+
+    def understood(self, worker: WorkerId, report: Report) -> Report:
+        report = self._tasks.counting(worker, report)
+        protocol = about.protocol if (about := self.fleet.about(worker)) is not None else PROTOCOL
+        return report if self._pulling is None else self._pulling.understood(report, protocol)
 
     def open_tasks(self, key: RepoKey, ids: Collection[TaskId]) -> tuple[TaskId, ...]:
         """Before ``resume`` it is not known which are open: then all are taken for it."""
@@ -153,68 +168,58 @@ class Coordinator:
         self._tasks.undelivered(command)
 
     def alert(self, alert: Alert) -> None:
-        about = (alert.kind.value, alert.about)
-        if alert.over:
-            self._alerts.pop(about, None)
-            log.info(alert.text, alert_over=alert.kind.value, about=alert.about)
-            return
-        log.warning(alert.text, alert=True, kind=alert.kind.value, about=alert.about)
-        if len(self._alerts) < ALERTS_MAX:
-            self._alerts[about] = alert
+        self._alerts.told(alert)
 
     @property
     def alerts(self) -> tuple[Alert, ...]:
         """Those raised since the start and not over."""
-        return tuple(self._alerts.values())
+        return self._alerts.standing
 
     @property
     def statuses(self) -> Mapping[WorkerId, WorkerStatus]:
         """What each connected worker last told of itself; changes as they speak."""
         return self._statuses
 
-    async def keep_house(self) -> None:
-        """Removes old tasks, once a day; the rest of the history stays."""
-        while True:
-            try:
-                removed = await self._store.cleanup_tasks(self._clock() - TASKS_KEPT_S)
-                if removed:
-                    log.info("old tasks removed", tasks=removed)
-            except FailureError as error:
-                log.warning("old tasks not removed", reason=error.failure.message)
-            await asyncio.sleep(DAY_S)
-
     def add_warnings(self, source: Callable[[], tuple[str, ...]]) -> None:
         """Something else that people should be told in the overview."""
-        self._more_warnings.append(source)
+        self._figures.add_warnings(source)
 
     # Repos
 
     async def add_url(
         self, git_url: str, info: Mapping[str, object] | None, *, actor: str
     ) -> tuple[AddStatus, RepoRecord]:
-        status, record = await self._put(git_url, info, actor=actor)
-        if status is AddStatus.EXISTS:
+        status, record = await self.put(git_url, info, actor=actor)
+        if status is AddStatus.EXISTS and record.key not in self.unassigned:
             return status, record
+        await self.follow([record])
         await self.assign([record])
         stored = await self._store.find_repo(record.key)
         return status, stored if stored is not None else record
 
-    async def _put(
-        self, git_url: str, info: Mapping[str, object] | None, *, actor: str
+    async def put(
+        self, git_url: str, info: Mapping[str, object] | None, *, actor: str, new: bool = False
     ) -> tuple[AddStatus, RepoRecord]:
-        """Into the store; the worker is told by whoever called, together with what else it has to say."""
-        url = self._parse(git_url)
+        """Into the store; the worker is told by whoever called, together with what else it has to say.
+        ``new``: it must not be there yet. What is added anew is no project."""
+        url = parse_url(git_url, self._rules)
         async with self.changing:
             known = await self._find_key(url.key)
+            if new and known is not None:
+                raise Conflict(f"{url.key} is already mirrored", hint="Change its pull configuration instead")
             before = known or new_record(url, await self._store.find_repo(url.key, removed=True))
             record = apply_info(before, info or {}, credentials=self._credentials)
             if known is not None and record == known:
                 return AddStatus.EXISTS, known
-            self._unassigned.add(record.key)  # before anybody can find it
+            if known is None and self._pulling is not None:
+                await self._pulling.forget(record.key)
+            waited = record.key in self.unassigned
+            self.unassigned.add(record.key)  # before anybody can find it
             try:
                 await self._store.upsert_repos([record])
             except BaseException:
-                self._unassigned.discard(record.key)
+                if not waited:
+                    self.unassigned.discard(record.key)
                 raise
         status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
         await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
@@ -223,8 +228,13 @@ class Coordinator:
 
     async def assign(self, records: list[RepoRecord]) -> None:
         """Have the fleet hold repos that are new, or hear of what changed about them."""
-        self._unassigned.difference_update(r.key for r in records)
-        await self.fleet.tell(CatalogChanged(put=tuple(catalog_repo(r) for r in records)))
+        await self.fleet.tell(CatalogChanged(put=tuple(self._placed(r) for r in records)))
+        self.unassigned.difference_update(r.key for r in records)
+
+    async def follow(self, records: Iterable[RepoRecord], lines: Lines | None = None) -> set[RepoKey]:
+        """Projects are as their repos, and the targets that their lines name; returns those that are to be
+        assigned for it."""
+        return set() if self._pulling is None else await self._pulling.follow(records, lines)
 
     async def _find_key(self, key: RepoKey) -> RepoRecord | None:
         """The repo with this key, and none that has it for an alias."""
@@ -232,9 +242,8 @@ class Coordinator:
         return record if record is not None and record.key == key else None
 
     async def find_repo(self, key_or_url: str) -> RepoRecord:
-        record = None
-        if _is_url(key_or_url):
-            record = await self._find_key(self._parse(key_or_url).key)
+        if is_url(key_or_url):
+            record = await self._find_key(parse_url(key_or_url, self._rules).key)
         else:
             folded = key_or_url.rstrip("/")
             record = await self._store.find_repo(folded)
@@ -263,8 +272,11 @@ class Coordinator:
     async def release(self, keys: list[RepoKey]) -> None:
         """These left the catalog; workers stop looking at them and keep their mirrors in the trash."""
         await self._store.remove_repos(keys, self._clock())
+        self.unassigned.difference_update(keys)
         self._tasks.left(keys)
         await self.fleet.tell(CatalogChanged(removed=tuple(keys)))
+        if self._pulling is not None:
+            await self._pulling.left(keys)
 
     # Tasks
 
@@ -275,9 +287,13 @@ class Coordinator:
         if not record.enabled:
             raise UsageError(f"{record.key} is disabled", hint="Enable it first")
         wanted = sync_params(params)
+        if self._pulling is not None:
+            pulled = await self._pulling.submit(record.key, trigger, user=actor, params=wanted)
+            if pulled is not None:
+                return pulled
         task, new = await self._tasks.create_or_join(record.key, trigger, user=actor, params=wanted)
         if new:
-            if record.key in self._unassigned:  # the task goes with it: the first poll is already its own
+            if record.key in self.unassigned:  # the task goes with it: the first poll is already its own
                 await self.assign([record])
             await self._tasks.give(task)
         return task
@@ -286,9 +302,9 @@ class Coordinator:
         try:
             return await self.find_repo(key_or_url)
         except NotFound:
-            if not may_add or not _is_url(key_or_url):
+            if not may_add or not is_url(key_or_url):
                 raise
-        return (await self._put(key_or_url, None, actor=actor))[1]
+        return (await self.put(key_or_url, None, actor=actor))[1]
 
     async def get_task(self, task_id: TaskId) -> TaskRecord:
         return await self._tasks.get(task_id)
@@ -318,26 +334,30 @@ class Coordinator:
     async def confirm(self, key_or_url: str, *, actor: str) -> TaskRecord:
         record = await self.find_repo(key_or_url)
         held = await self.guard(record.key)
-        if held is None:
+        at_target = self._pulling is not None and self._pulling.waits_at_target(record.key)
+        if held is None and not at_target:
             raise Conflict(f"nothing of {record.key} is held back", hint="Its status says what is the matter")
-        await self._store.audit(actor, "repo.confirmed", record.key, {"reason": held.reason.value})
+        reason = held.reason.value if held is not None else "target"
+        await self._store.audit(actor, "repo.confirmed", record.key, {"reason": reason})
         asked = TaskParams(accept=True)
         return await self.submit_task(record.key, asked, trigger=Trigger.API, actor=actor, may_add=False)
 
     async def undelete(self, key_or_url: str, *, actor: str) -> RepoRecord:
         bare = RepoKey(key_or_url.rstrip("/").removesuffix(".git"))
-        key = self._parse(key_or_url).key if _is_url(key_or_url) else bare
+        key = parse_url(key_or_url, self._rules).key if is_url(key_or_url) else bare
         async with self.changing:
-            if await self._find_key(key) is not None:
+            if await self._find_key(key) is not None and key not in self.unassigned:
                 raise Conflict(f"{key} is in the catalog", hint="There is nothing to undelete")
             if await self._store.find_repo(key, removed=True) is None:
                 raise NotFound(f"no repo {key_or_url!r}", hint="Add it with `evermirror add URL`")
             record = await self._store.restore_repo(key, self._clock())
+            self.unassigned.add(key)
             if record.source != "api":  # the catalog it came from would take it away again
                 record = replace(record, source="api")
                 await self._store.upsert_repos([record])
         await self._store.audit(actor, "repo.undeleted", key, None)
         self.on_api_change()
+        await self.follow([record])
         await self.assign([record])
         return record
 
@@ -370,32 +390,10 @@ class Coordinator:
         return True, "ready"
 
     async def overview(self) -> Overview:
-        now = self._clock()
-        if self._overview is not None and now - self._overview.now < OVERVIEW_FRESH_S:
-            return self._overview
-        counts = await self._store.overview_counts()
-        stale = await self._store.worst_verified()
-        self._overview = overview_of(
-            counts=counts,
-            fresh_repos=await self._store.count_fresh(now, self._fresh_bound_s),
-            stale=stale,
-            statuses=self._statuses.values(),
-            warnings=[w for more in self._more_warnings for w in more()],
-            started_at=self._started_at,
-            now=now,
-        )
-        return self._overview
+        return await self._figures.overview()
 
-    def _parse(self, text: str) -> RepoUrl:
-        return parse_url(text, self._rules)
-
-
-def catalog_repo(record: RepoRecord) -> CatalogRepo:
-    """What placement must know of a repo."""
-    spec = record.spec
-    return CatalogRepo(spec.key, trusted_only=spec.private or spec.credential is not None, pins=record.pins)
-
-
-def _is_url(text: str) -> bool:
-    """A URL or ``user@host:path``, as against a key or an alias, in which ``@`` is not allowed."""
-    return "://" in text or "@" in text
+    def _placed(self, record: RepoRecord) -> CatalogRepo:
+        """What placement must know of a repo."""
+        spec, pulling = record.spec, self._pulling
+        secret = spec.credential is not None or (pulling is not None and pulling.has_credentials(spec.key))
+        return CatalogRepo(spec.key, trusted_only=spec.private or secret, pins=record.pins)

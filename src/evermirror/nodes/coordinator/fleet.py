@@ -186,8 +186,8 @@ class Fleet:
 
     def _welcome(self, action: Welcome) -> None:
         settings = self.machine.settings
-        gap_s, redial_s = settings.heartbeat_s, settings.redial_s
-        frame = Welcomed(action.worker, action.epoch, action.resumed, gap_s, self._http_url, redial_s)
+        told = (settings.heartbeat_s, self._http_url, settings.redial_s, settings.grace_s)
+        frame = Welcomed(action.worker, action.epoch, action.resumed, *told)
         if action.resumed:
             self._send(action.session, frame)
         else:
@@ -353,10 +353,11 @@ class Fleet:
         return session.peer.identity.token_id == OWN_TOKEN and len(self._bound) == 1
 
     def _take(self, id_: ReportId, report: Report) -> None:
-        worker, machine = id_.worker, self.machine
+        worker, machine, listener = id_.worker, self.machine, self._listener
         counts = believed(
-            report, lambda key: machine.speaks_for(key, worker), self._listener.open_tasks, self._utc()
+            report, lambda key: machine.speaks_for(key, worker), listener.open_tasks, self._utc()
         )
+        counts = listener.understood(worker, counts) if counts is not None else None
         event = OtherReported(id_) if counts is None else event_of(id_, counts)
         if counts is None:
             log.warning("a report about a repo that the worker was not given", worker=worker)

@@ -87,9 +87,10 @@ class FleetAdmin:
         machine, now = self._fleet.machine, self._utc()
         seen, totals = machine.workers(), machine.totals()
         reasons = {a.about: a.text for a in self._alerts() if a.kind is AlertKind.QUARANTINE}
-        alerts = chain(_standing(seen, totals, reasons), _accusations(self._alerts()))
+        workers = tuple(self._info(w, now) for w in seen)
+        alerts = chain(_standing(seen, totals, reasons), _full(workers), _accusations(self._alerts()))
         return FleetView(
-            workers=tuple(self._info(w, now) for w in seen),
+            workers=workers,
             totals=totals,
             alerts=tuple(islice(alerts, ALERTS_MAX)),
             now=now,
@@ -212,6 +213,14 @@ class FleetAdmin:
 def _rates(in_use: Mapping[str, tuple[float, float]]) -> tuple[RateInUse, ...]:
     rates = (RateInUse(Host(host) if host else None, rate, used) for host, (used, rate) in in_use.items())
     return tuple(sorted(rates, key=lambda rate: (-rate.share, rate.host or "")))
+
+
+def _full(workers: Iterable[WorkerInfo]) -> Iterator[StandingAlert]:
+    for worker in workers:
+        if worker.load is not None and not worker.load.accepting_clones:
+            name = worker.seen.record.facts.name
+            text = f"worker {name} takes no new clones: its disk is full, or takes no writes"
+            yield StandingAlert(AlertKind.DISK_FULL, name, text)
 
 
 def _accusations(raised: Iterable[Alert]) -> Iterator[StandingAlert]:

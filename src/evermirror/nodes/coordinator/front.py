@@ -19,6 +19,7 @@ from evermirror.faces.api.context import ApiSettings
 from evermirror.faces.api.fleet_metrics import FleetCollector
 from evermirror.faces.api.git_metrics import GitCollector
 from evermirror.faces.api.git_service import GitService
+from evermirror.faces.api.pull_metrics import PullCollector
 from evermirror.nodes.coordinator.lead import Lead
 from evermirror.nodes.http_server import serving
 
@@ -46,9 +47,18 @@ async def http_front(
     if server is not None:
         lead.metrics.registry.register(GitCollector(server.figures))
     lead.metrics.registry.register(FleetCollector(lead.admin.view))
+    lead.metrics.registry.register(PullCollector(lead.pulling.totals))
     settings = ApiSettings(git_silence_s=config.serve.silence)
     app = create_app(
-        lead.coordinator, auth, settings, lead.metrics, served, lead.catalog, lead.admin, lead.passes.read
+        lead.coordinator,
+        auth,
+        settings,
+        lead.metrics,
+        served,
+        lead.catalog,
+        lead.admin,
+        lead.passes.read,
+        lead.pull,
     )
     async with serving(app, sock, tls_cert=config.server.tls_cert, tls_key=config.server.tls_key):
         yield

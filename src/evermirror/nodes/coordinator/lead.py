@@ -34,6 +34,10 @@ from evermirror.nodes.coordinator.footprint import keep_small, settle_memory, st
 from evermirror.nodes.coordinator.holders import Holders
 from evermirror.nodes.coordinator.orders import Orders
 from evermirror.nodes.coordinator.passes import Passes
+from evermirror.nodes.coordinator.pull_admin import PullAdmin
+from evermirror.nodes.coordinator.pull_jobs import PullJobs
+from evermirror.nodes.coordinator.pull_parts import fresh_bound_s, make_pulling
+from evermirror.nodes.coordinator.pulling import Pulling
 from evermirror.nodes.coordinator.reception import Reception
 from evermirror.nodes.coordinator.reported import Reported
 from evermirror.nodes.running import running
@@ -41,7 +45,6 @@ from evermirror.nodes.wiring import make_catalog, url_rules
 
 log = structlog.get_logger(__name__)
 
-DAY_S = 86_400.0
 SETTLE_S = 10.0  # at a stop, for what was decided; what a database in trouble does not take was not acted on
 
 
@@ -59,13 +62,17 @@ class Lead:
     feeds: Feeds
     reception: Reception
     passes: Passes
+    pulling: Pulling
+    jobs: PullJobs
+    pull: PullAdmin
 
     async def begin(self, stack: contextlib.AsyncExitStack, broken: asyncio.Event) -> None:
         """The catalog is loaded and work is given out, until ``stack`` is left."""
         await self.catalog.load()
         settle_memory()
         await self.coordinator.resume()
-        for work in (self.coordinator.run, self.catalog.run, self.coordinator.keep_house, keep_small):
+        works = (self.coordinator.run, self.catalog.run, self.pulling.run, self.jobs.run, keep_small)
+        for work in works:
             await stack.enter_async_context(running(work, broken))
 
 
@@ -94,7 +101,7 @@ async def leading(
             recorder=recorder,
             rules=url_rules(config),
             credentials=frozenset(config.credentials),
-            fresh_bound_s=config.schedule.max_gap or DAY_S,
+            fresh_bound_s=fresh_bound_s(config),
             clock=clock,
             observe=metrics.observe,
         )
@@ -117,6 +124,7 @@ async def leading(
             refs_extra=config.upstreams.refs_extra,
         )
         coordinator.lead(fleet)
+        pulling, jobs, pull = await make_pulling(config, store, recorder, coordinator, clock)
         admin = FleetAdmin(fleet, store, coordinator.statuses, alerts=lambda: coordinator.alerts, utc=clock)
         coordinator.add_warnings(admin.warnings)
         feeds = Feeds(
@@ -141,7 +149,21 @@ async def leading(
         if publisher is not None:
             await stack.enter_async_context(running(publisher.run, broken))
         reception = Reception(fleet, feeds)
-        yield Lead(store, recorder, coordinator, fleet, catalog, admin, metrics, feeds, reception, passes)
+        yield Lead(
+            store,
+            recorder,
+            coordinator,
+            fleet,
+            catalog,
+            admin,
+            metrics,
+            feeds,
+            reception,
+            passes,
+            pulling,
+            jobs,
+            pull,
+        )
 
 
 async def _settle(fleet: Fleet) -> None:

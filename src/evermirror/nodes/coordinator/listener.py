@@ -18,6 +18,10 @@ class Listener(Protocol):
     def reported(self, worker: WorkerId, report: Report) -> None:
         """A report was persisted."""
 
+    def understood(self, worker: WorkerId, report: Report) -> Report:
+        """The report as far as it counts, of what only the listener knows about."""
+        ...
+
     def open_tasks(self, key: RepoKey, ids: Collection[TaskId]) -> tuple[TaskId, ...]:
         """Those of the tasks that are not ended, and about this repo."""
 

@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from evermirror.edge.store.counts import OverviewCounts, Staleness
+from evermirror.edge.store.store import Store
 from evermirror.model.messages import WorkerStatus
 from evermirror.model.repo import RepoStatus
+from evermirror.nodes.coordinator.counted import Counted
 from evermirror.nodes.service import Overview
 
 RUNNING_MAX = 100  # running syncs that are shown
 HOSTS_MAX = 20
+
+
+class Figures:
+    """The overview, counted when it is asked for. ``statuses`` are what the workers last told."""
+
+    def __init__(
+        self,
+        store: Store,
+        statuses: Collection[WorkerStatus],
+        fresh_bound_s: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._statuses = statuses
+        self._fresh_bound_s = fresh_bound_s
+        self._clock = clock
+        self._started_at = clock()
+        self._warnings: list[Callable[[], tuple[str, ...]]] = []
+        self._counted = Counted[Overview](clock)
+
+    def add_warnings(self, source: Callable[[], tuple[str, ...]]) -> None:
+        """Something else that people should be told."""
+        self._warnings.append(source)
+
+    async def overview(self) -> Overview:
+        return await self._counted.get("all", self._count)
+
+    async def _count(self) -> Overview:
+        now = self._clock()
+        return overview_of(
+            counts=await self._store.overview_counts(),
+            stale=await self._store.worst_verified(),
+            fresh_repos=await self._store.count_fresh(now, self._fresh_bound_s),
+            statuses=self._statuses,
+            warnings=[w for more in self._warnings for w in more()],
+            started_at=self._started_at,
+            now=now,
+        )
 
 
 def overview_of(

@@ -24,11 +24,12 @@ Make = Callable[[], Awaitable[Down | None]]
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """Who is at the other end; all but the name by its token."""
+    """Who is at the other end; whether it is trusted, and whose it is, by its token."""
 
     name: str
     trusted: bool
     operator: str
+    protocol: int  # that it speaks
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class Session:
     @property
     def about(self) -> Connected:
         identity = self.peer.identity
-        return Connected(self.name, identity.trusted, identity.operator)
+        return Connected(self.name, identity.trusted, identity.operator, self.protocol)
 
     @property
     def waiting(self) -> int:

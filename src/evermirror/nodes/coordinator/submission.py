@@ -57,6 +57,11 @@ def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: f
     return replace(record, spec=spec, info=kept)
 
 
+def is_url(text: str) -> bool:
+    """A URL or ``user@host:path``, as against a key or an alias, in which ``@`` is not allowed."""
+    return "://" in text or "@" in text
+
+
 def sync_params(params: TaskParams) -> dict[str, object]:
     """What is stored of a task that somebody asked for."""
     said: dict[str, object] = {
@@ -67,9 +72,19 @@ def sync_params(params: TaskParams) -> dict[str, object]:
     return {**said, "accept": True} if params.accept else said
 
 
+def asked_of(task: TaskRecord) -> Mapping[str, object]:
+    """The same of a stored task; one that the schedule made asks for nothing special."""
+    return sync_params(TaskParams()) if task.params is None else task.params
+
+
 def restore_params(kept: str, as_name: str | None) -> dict[str, object]:
     """What is stored of a task that restores a kept tip."""
     return {"restore": kept, "as": as_name}
+
+
+def is_sync(task: TaskRecord) -> bool:
+    """Whether it looks at upstream; others restore what upstream threw away."""
+    return (task.params or {}).get("restore") is None
 
 
 def command_of(task: TaskRecord) -> SyncNow | RestoreTip:

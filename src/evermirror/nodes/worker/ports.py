@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
+from evermirror.edge.git.progress import GitProgress
 from evermirror.edge.git.transfer import Seed
+from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import Command, Report
-from evermirror.model.refs import RefSnapshot
+from evermirror.model.push import Pushed, PushTo
+from evermirror.model.refs import RefsDigest, RefSnapshot
 from evermirror.model.relay import Source
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.service import PollPlan, Upkeep
@@ -43,6 +46,52 @@ class NoSeeds:
 
     def seed(self, key: RepoKey) -> AbstractAsyncContextManager[Seed | None]:
         return nullcontext()
+
+
+class Targets(Protocol):
+    """Where mirrors are pushed on to."""
+
+    async def behind(self, key: RepoKey, to: PushTo) -> bool:
+        """Whether the target may lack something that the mirror has; asks neither git nor the target."""
+        ...
+
+    async def push(
+        self,
+        key: RepoKey,
+        to: PushTo,
+        *,
+        accept: bool,
+        force: bool,
+        may_push: Callable[[], bool],
+        progressed: Callable[[GitProgress], None],
+        source_url: str,
+        believed: RefsDigest | None,
+    ) -> Pushed:
+        """What did not work is the result's ``failure``, ``corrupt`` where the mirror is to be mended: so it
+        is where its refs are not the ``believed`` ones. ``may_push`` is asked before each step."""
+        ...
+
+
+class NoTargets:
+    """Nothing is pushed."""
+
+    async def behind(self, key: RepoKey, to: PushTo) -> bool:
+        return True
+
+    async def push(
+        self,
+        key: RepoKey,
+        to: PushTo,
+        *,
+        accept: bool,
+        force: bool,
+        may_push: Callable[[], bool],
+        progressed: Callable[[GitProgress], None],
+        source_url: str,
+        believed: RefsDigest | None,
+    ) -> Pushed:
+        failure = Failure(FailureKind.UNKNOWN, "this worker does not push", context={"target_url": to.url})
+        return Pushed(to.target, None, failure=failure)
 
 
 class WorkerView(Protocol):

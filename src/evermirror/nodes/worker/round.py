@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from evermirror.edge.git.mirror import SyncOutcome
+from evermirror.core.schedule.views import Verdict
+from evermirror.edge.git.mirror import HeldBack, SyncOutcome
 from evermirror.edge.git.probe import Seen
 from evermirror.edge.git.progress import GitProgress
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import GuardMemory
-from evermirror.model.messages import Refused, RunningSync, Synced, SyncNow
+from evermirror.model.messages import Failed, Refused, RunningSync, Synced, SyncNow
+from evermirror.model.push import Pushed, PushTo, TargetId
 from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
 from evermirror.model.repo import Mode, RepoKey, RepoSpec
 from evermirror.model.task import TaskId
@@ -41,7 +43,7 @@ class Mirrored:
     refs_count: int = 0
     size_bytes: int = 0
     guard: GuardMemory | None = None  # upstream's change that is held back
-    damaged: bool = False  # fsck found it broken: the next sync replaces it
+    damaged: bool = False  # found broken: the next round syncs it whatever it sees, and replaces it
     following: bool = False  # another worker polls it: here it is looked at on request alone
     paused: bool = False  # a person disabled it: it is not looked at
     verified_at: float = 0.0  # UTC; 0: not known
@@ -61,8 +63,18 @@ class Mirrored:
 
     @property
     def quiet(self) -> bool:
-        """Not polled by itself. One that follows is, until it has its first clone."""
-        return self.paused or (self.following and self.here)
+        """Not polled by itself. One that follows or is pulled is, until it has its first clone: placement
+        waits for that, and must not have to wait for somebody to ask."""
+        return self.paused or ((self.following or self.spec.pulled) and self.here)
+
+    def hold_back(self, held: HeldBack) -> None:
+        """A guard did; said aloud the first time."""
+        self.guard = held.memory
+        if held.memory.sightings == 1:
+            reason = held.memory.reason.value
+            log.warning(
+                "held back", repo=self.spec.key, guard=reason, reason=held.failure.message, alert=True
+            )
 
 
 @dataclass(slots=True)
@@ -79,6 +91,8 @@ class Round:
     told: GitProgress | None = None  # the progress that was last reported
     looked: bool = False  # the coordinator wants to know the digest, also where nothing moved
     begun: frozenset[TaskId] = frozenset()  # those of its callers who were told that it started
+    look_s: float | None = None  # how long upstream took to answer
+    pushed: tuple[Pushed, ...] = ()  # what became of ``push``
 
     @property
     def force(self) -> bool:
@@ -93,7 +107,18 @@ class Round:
         return tuple(a.task_id for a in self.asked)
 
     @property
-    def waits_for_slot(self) -> bool:
+    def push(self) -> tuple[PushTo, ...]:
+        """The targets of all callers, each once: as the last one has it, and to be overwritten where any
+        of them has a person's word for that."""
+        merged: dict[TargetId, PushTo] = {}
+        for to in (to for asked in self.asked for to in asked.push):
+            before = merged.get(to.target)
+            merged[to.target] = replace(to, adopt=to.adopt or (before is not None and before.adopt))
+        return tuple(merged.values())
+
+    @property
+    def waits_to_sync(self) -> bool:
+        """For a git slot, to clone or fetch; one that waits to push alone has nothing to fetch."""
         return self.seen is not None and self.syncing_since is None
 
     def begin_again(self) -> None:
@@ -140,6 +165,8 @@ def nothing_moved(this: Round, repo: Mirrored, activity: Activity, now: float) -
         verified_at=this.looked_at,
         ended_at=now,
         activity=activity,
+        pushes=this.pushed,
+        look_s=this.look_s,
     )
 
 
@@ -164,6 +191,22 @@ def moved(this: Round, outcome: SyncOutcome, digest: RefsDigest, activity: Activ
         phases_s=outcome.phases_s,
         kept=outcome.kept[:KEPT_TOLD],
         kept_total=len(outcome.kept),
+        pushes=this.pushed,
+        look_s=this.look_s,
+    )
+
+
+def not_synced(this: Round, failure: Failure, verdict: Verdict, now: float) -> Failed:
+    """The report of a round that failed."""
+    return Failed(
+        key=this.key,
+        task_ids=this.task_ids,
+        failure=failure,
+        counted=verdict.counted,
+        consecutive_failures=verdict.failures,
+        started_at=this.started_at,
+        ended_at=now,
+        next_attempt_at=verdict.next_attempt_at,
     )
 
 

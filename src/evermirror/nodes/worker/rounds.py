@@ -1,7 +1,8 @@
 """Runs rounds: polls, syncs where refs moved, and ends each one exactly once for all who wait for it.
 
     begin ──▶ poll ──same───────────────────────▶ closed ──▶ Verified (batched), Synced to callers
-                └───moved──▶ waits for a slot ──▶ sync ──▶ closed ──▶ Synced
+                ├───same, a target is behind──▶ waits for a slot ───────────▶ push ──▶ closed ──▶ Synced
+                ├───moved──▶ waits for a slot ──▶ sync ──▶ targets named? ──▶ push ──▶ closed ──▶ Synced
                 └─────────────── failed ──────────┴──────▶ closed ──▶ Failed
                                    └─ another address is left: the same round polls there
 
@@ -9,18 +10,19 @@ Rules
 - A round ends first in the schedule and among the callers, in one step without await, and only then in words:
   nobody meets a repo whose round is half over.
 - Whatever one repo brings about stays with it: its round ends, and the others go on.
+- Before a push begins the mirror counts as synced, on the shelf, in the schedule and for the fleet; the round
+  keeps its git slot, and no connection to upstream.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
-from evermirror.core.schedule.callers import Asked, Callers
 from evermirror.core.schedule.detours import at
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.views import Entry
@@ -28,24 +30,24 @@ from evermirror.edge.git.mirror import HeldBack, Mirrors
 from evermirror.edge.git.probe import Prober, Seen, Unchanged
 from evermirror.edge.git.progress import GitProgress
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.model.messages import Excused, Failed, Progress, Refused, Started, Synced, SyncNow
+from evermirror.model.messages import Excused, Progress, Refused, Started, Synced, SyncNow
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Mode, RepoKey
-from evermirror.model.task import TaskId
+from evermirror.nodes.worker.desk import Desk
 from evermirror.nodes.worker.ports import Seeds, WorkerPort
+from evermirror.nodes.worker.pushing import Pushing
 from evermirror.nodes.worker.room import Room
 from evermirror.nodes.worker.round import (
+    Mirrored,
     Round,
     bug,
     digest_of,
     log_synced,
     moved,
     no_room,
+    not_synced,
     nothing_moved,
     taken_away,
-    too_many,
-    without,
-    without_commit,
 )
 from evermirror.nodes.worker.shelf import Shelf
 from evermirror.nodes.worker.tally import Tally
@@ -71,6 +73,8 @@ class Rounds:
         chance: random.Random,
         ended: Callable[[], None],
         make_way: Callable[[RepoKey], Awaitable[None]],
+        pushing: Pushing,
+        about: Mapping[str, str],
         synced: Callable[[Synced], None],
         handed_back: Callable[[list[RepoKey], str], Awaitable[None]] | None,
     ) -> None:
@@ -86,10 +90,11 @@ class Rounds:
         self._chance = chance
         self._ended = ended  # there may be something to do now
         self._make_way = make_way  # whoever else works on the mirror is to leave it
+        self._pushing = pushing
+        self._about = about  # told with each failure
         self._synced = synced  # for whoever else cares for the mirror
         self._handed_back = handed_back  # clones that there is no room for; None: they wait for room here
-        self._callers = Callers()
-        self._asked: dict[TaskId, SyncNow] = {}
+        self.desk = Desk(port, mirrors, pushing, clock)
         self._jobs: dict[RepoKey, asyncio.Task[None]] = {}
         self.open: dict[RepoKey, Round] = {}
         self._looks: set[RepoKey] = set()  # the coordinator wants to know their digests
@@ -100,13 +105,9 @@ class Rounds:
 
     async def ask(self, command: SyncNow) -> None:
         """Somebody wants a repo of ours looked at now."""
-        asked = self._callers.ask(command.key, command.task_id)
-        if asked is Asked.REFUSED:
-            await self.refuse(command.key, (command.task_id,), too_many())
-            return
-        self._asked[command.task_id] = command
-        rank = command.priority.rank if command.priority is not None else None
-        self._scheduler.request(command.key, self._clock(), rank=rank)
+        if await self.desk.ask(command):
+            rank = command.priority.rank if command.priority is not None else None
+            self._scheduler.request(command.key, self._clock(), rank=rank)
 
     def look(self, key: RepoKey) -> None:
         """The coordinator wants a repo of ours looked at, and to know how it is then."""
@@ -114,39 +115,24 @@ class Rounds:
         self._scheduler.request(key, self._clock())
 
     def replace_damaged(self, key: RepoKey) -> None:
-        """The mirror was found broken: it is looked at at once, and replaced by a fresh clone."""
+        """The mirror was found broken: it is looked at at once, and mended, or replaced by a fresh clone."""
         if (repo := self._shelf.repos.get(key)) is not None:
             repo.damaged = True
             self._scheduler.request(key, self._clock())
             self._ended()
 
-    async def refuse(self, key: RepoKey, task_ids: tuple[TaskId, ...], failure: Failure) -> None:
-        """These callers do not get what they asked for."""
-        now = self._clock()
-        for task_id in task_ids:
-            self._asked.pop(task_id, None)
-        if task_ids:
-            await self._port.report(Refused(key, task_ids, failure, now, now))
-
     async def refuse_clones(self) -> None:
         """Who waits for a clone that there is no room for is told; the schedule keeps the repo in line."""
-        for key in {command.key for command in self._asked.values()} - self._shelf.here:
+        for key in self.desk.keys - self._shelf.here:
             this = self.open.get(key)
-            if this is not None and this.waits_for_slot:
+            if this is not None and this.waits_to_sync:
                 this.asked = ()
-                await self.refuse(key, self._callers.dropped(key), no_room())
-
-    @property
-    def awaited(self) -> bool:
-        return bool(self._asked)
+                await self.desk.drop(key, no_room())
 
     def without_room(self) -> list[RepoKey]:
         """Clones that nobody asked for, and that only wait for a slot."""
-        return [
-            key
-            for key, this in self.open.items()
-            if this.waits_for_slot and not this.asked and key not in self._shelf.here
-        ]
+        waiting = [key for key, this in self.open.items() if this.waits_to_sync and not this.asked]
+        return [key for key in waiting if key not in self._shelf.here]
 
     def give_up(self, keys: Iterable[RepoKey]) -> None:
         """These wait for a slot, and are not ours any more."""
@@ -159,7 +145,7 @@ class Rounds:
     def begin(self, key: RepoKey) -> None:
         """A round is there from the moment that its poll is taken, so that it can be ended at any moment."""
         now = self._clock()
-        asked = tuple(self._asked[t] for t in self._callers.started(key))
+        asked = self.desk.started(key)
         this = self.open.setdefault(key, Round(key, asked, now, now))  # or one that goes on elsewhere
         this.asked, this.looked_at = asked, now
         this.looked |= key in self._looks
@@ -168,7 +154,8 @@ class Rounds:
 
     def go_on(self, key: RepoKey) -> None:
         """The repo got its slot."""
-        self._start(self.open[key], self._sync)
+        this = self.open[key]
+        self._start(this, self._push if this.seen is None else self._sync)
 
     def _start(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
         self._jobs[this.key] = asyncio.create_task(self._guarded(this, work))
@@ -189,7 +176,7 @@ class Rounds:
             if self.open.pop(key, None) is not None:
                 self._scheduler.abandoned(key, self._clock())
         for key in keys:
-            await self.refuse(key, self._callers.dropped(key), taken_away())
+            await self.desk.drop(key, taken_away())
         return set(jobs)
 
     async def stop(self, grace_s: float) -> None:
@@ -217,7 +204,8 @@ class Rounds:
         try:
             await work(this)
         except HeldBack as held:
-            self._hold_back(key, held)
+            if (repo := self._shelf.repos.get(key)) is not None:  # it may just have been taken away
+                repo.hold_back(held)
             await self._fail(key, held.failure)
         except FailureError as error:
             await self._fail(key, error.failure)
@@ -230,15 +218,6 @@ class Rounds:
                 del self._jobs[key]
             self._ended()
 
-    def _hold_back(self, key: RepoKey, held: HeldBack) -> None:
-        memory = held.memory
-        if (repo := self._shelf.repos.get(key)) is not None:  # it may just have been taken away
-            repo.guard = memory
-        if memory.sightings == 1:
-            log.warning(
-                "held back", repo=key, guard=memory.reason.value, reason=held.failure.message, alert=True
-            )
-
     async def _poll(self, this: Round) -> None:
         key, task_ids = this.key, this.task_ids
         repo = self._shelf.repos[key]
@@ -249,7 +228,9 @@ class Rounds:
         self._tally.polls += 1
         spec = at(repo.spec, self._scheduler.address(key))
         mark = None if force else repo.mark
+        asked_at = self._clock()
         result = await self._prober.probe(spec, mark)
+        this.look_s = self._clock() - asked_at
         if isinstance(result, Unchanged) and repo.mark != mark:  # forgotten meanwhile: it says nothing now
             result = await self._prober.probe(spec, None)
         if isinstance(result, Seen) and (force or await digest_of(result.snapshot) != repo.digest):
@@ -260,19 +241,32 @@ class Rounds:
         repo.answered_at(spec.url)
         if isinstance(result, Seen):
             repo.refs_count, repo.head_commit = len(result.snapshot.refs), result.snapshot.head_oid
+        await self._saw_same(this, repo)
+
+    async def _saw_same(self, this: Round, repo: Mirrored) -> None:
+        """Upstream is as it is here; targets may be behind all the same."""
+        key = this.key
         refused: list[Refused] = []
-        if task_ids:
+        if this.asked:
             await self._shelf.count(repo)
-            refused = await self._missing_commits(this)
+            refused = await self.desk.missing_commits(this)
+        waits = bool(this.asked) and await self._pushing.is_wanted(this, repo)
         now = self._clock()
-        self._scheduler.polled(key, now)
-        self._close(this)
+        if waits:
+            self._scheduler.changed(key, now)
+        else:
+            self._scheduler.polled(key, now)
+            self._close(this)
         if this.looked:
             self.looked.add(key)
         self.verified[key] = this.looked_at
         self._shelf.learnt(key)
-        if task_ids:
-            await self._answer(nothing_moved(this, repo, self._scheduler.memory(key).activity, now), refused)
+        if this.asked and not waits:
+            await self._answer_same(this, repo, now, refused)
+
+    async def _answer_same(self, this: Round, repo: Mirrored, now: float, refused: list[Refused]) -> None:
+        report = nothing_moved(this, repo, self._scheduler.memory(this.key).activity, now)
+        await self.desk.answer(report, refused)
 
     async def _sync(self, this: Round) -> None:
         key, repo = this.key, self._shelf.repos[this.key]
@@ -314,34 +308,48 @@ class Rounds:
         repo.size_bytes, repo.verified_at = outcome.size_bytes, this.looked_at
         if repo.spec.mode is Mode.APPEND_ONLY:
             repo.own = await digest_of(await self._mirrors.read_refs(key))
-        refused = await self._missing_commits(this)
-        now = self._clock()
-        self._scheduler.synced(key, now, outcome.push_times)
-        if repo.following:
-            self._scheduler.add([Entry(repo.spec, quiet=repo.quiet)], now)
-        self._close(this)
-        self._shelf.learnt(key)
         self._tally.changes += 1 if outcome.changes else 0
         self._tally.received_bytes += outcome.received_bytes
+        refused = await self.desk.missing_commits(this)
+        if this.push:
+            self.looked.add(key)  # so the fleet hears of it now
+            await self._push_on(this, repo, outcome.push_times)
+            self.looked.discard(key)
+        now = self._clock()
+        self._end_sync(this, repo, now, () if this.push else outcome.push_times)
         report = moved(this, outcome, repo.told or repo.digest, self._scheduler.memory(key).activity, now)
         log_synced(report)
         self._synced(report)
-        await self._answer(report, refused)
+        await self._shelf.save()  # first: a start after a crash must not tell older refs than this report
+        await self.desk.answer(report, refused)
 
-    async def _missing_commits(self, this: Round) -> list[Refused]:
-        """Callers that want a commit which is not there are told so."""
-        refused = []
-        for asked in this.asked:
-            if asked.min_commit is None or await self._mirrors.has_commit(this.key, asked.min_commit):
-                continue
-            failure = without_commit(asked.min_commit)
-            refused.append(Refused(this.key, (asked.task_id,), failure, this.started_at, self._clock()))
-        return refused
+    async def _push(self, this: Round) -> None:
+        """Upstream is as it is here, and a target is not."""
+        repo = self._shelf.repos[this.key]
+        this.syncing_since = self._clock()
+        refused = await self.desk.missing_commits(this)  # before there is anything to lose
+        await self._push_on(this, repo)
+        now = self._clock()
+        self._end_sync(this, repo, now)
+        await self._answer_same(this, repo, now, refused)
 
-    async def _answer(self, report: Synced, refused: list[Refused]) -> None:
-        await self._port.report(without(report, refused))
-        for refusal in refused:
-            await self._port.report(refusal)
+    async def _push_on(self, this: Round, repo: Mirrored, push_times: Iterable[float] = ()) -> None:
+        """The mirror counts as synced, and its targets get what it has."""
+        self._scheduler.fetched(this.key, self._clock(), push_times)
+        self._ended()  # another may have the connection to upstream
+        self._shelf.learnt(this.key)
+        await self._shelf.save()
+        await self._make_way(this.key)
+        if await self._pushing.serve(this, repo):
+            log.error("mirror damaged: it is mended", repo=this.key)
+            self.replace_damaged(this.key)
+
+    def _end_sync(self, this: Round, repo: Mirrored, now: float, push_times: Iterable[float] = ()) -> None:
+        self._scheduler.synced(this.key, now, push_times)
+        if repo.quiet:  # it was polled by itself until it had its first clone
+            self._scheduler.add([Entry(repo.spec, quiet=True)], now)
+        self._close(this)
+        self._shelf.learnt(this.key)
 
     async def _fail(self, key: RepoKey, failure: Failure) -> None:
         this = self.open[key]
@@ -368,22 +376,12 @@ class Rounds:
         if failure.kind is FailureKind.DISK_FULL and self._handed_back is not None and self._is_spare(this):
             await self._handed_back([key], failure.message)
             return
-        await self._port.report(
-            Failed(
-                key,
-                this.task_ids,
-                failure,
-                verdict.counted,
-                verdict.failures,
-                this.started_at,
-                now,
-                verdict.next_attempt_at,
-            )
-        )
+        failure = replace(failure, context={**self._about, "source_url": tried, **failure.context})
+        await self._port.report(not_synced(this, failure, verdict, now))
 
     def _go_on_elsewhere(self, this: Round, tried: str, failure: Failure) -> None:
         """The round stays open, and polls another address when its host may be asked."""
-        self._callers.put_off(this.key)
+        self.desk.put_off(this.key)
         this.begin_again()
         log.info("tries another address", repo=this.key, left=tried, kind=failure.kind.value)
 
@@ -393,5 +391,4 @@ class Rounds:
 
     def _close(self, this: Round) -> None:
         del self.open[this.key]
-        for task_id in self._callers.ended(this.key).answered:
-            self._asked.pop(task_id, None)
+        self.desk.ended(this.key)

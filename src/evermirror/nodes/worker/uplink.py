@@ -51,6 +51,7 @@ from evermirror.model.wire import (
 )
 from evermirror.nodes.redial import LinkState, Redial, TurnedAway, cause_of
 from evermirror.nodes.running import in_time
+from evermirror.nodes.worker.contact import Contact
 from evermirror.nodes.worker.ports import WorkerView
 from evermirror.nodes.worker.questions import answer
 from evermirror.nodes.worker.uplink_commands import Incoming
@@ -111,6 +112,7 @@ class Uplink:
         boot: int,
         version: str,
         refs_extra: tuple[str, ...] = (),
+        contact: Contact | None = None,
         clock: Callable[[], float],
         chance: random.Random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -120,6 +122,7 @@ class Uplink:
         self._reports = Outgoing(log)
         self._name, self._weight, self._capacity = name, weight, capacity
         self._boot = boot
+        self.contact = contact if contact is not None else Contact()
         self._refs_extra = refs_extra
         self._version = version
         self._log = log
@@ -132,6 +135,7 @@ class Uplink:
             self._compare,
             lambda told: self._attached.limit(told),
             lambda: self._attached.keep_limits(),
+            self.contact,
         )
         self._told_all = asyncio.Event()  # in this session
         self._status: WorkerStatus | None = None
@@ -267,6 +271,7 @@ class Uplink:
         self._commands.begin(welcomed.epoch, resumed=welcomed.resumed)
         self.welcomed = welcomed
         self._redial.welcomed(welcomed.redial_s)
+        self.contact.welcomed(welcomed.grace_s, welcomed.heartbeat_s)
         log.info("connected to the coordinator", worker=welcomed.worker, resumed=welcomed.resumed)
 
     async def _converse(self, connection: Connection, welcomed: Welcomed) -> None:
@@ -293,7 +298,9 @@ class Uplink:
 
     async def _listen(self, connection: Connection) -> None:
         while True:
-            match frame := await connection.receive():
+            frame = await connection.receive()
+            self.contact.heard()
+            match frame:
                 case Ordered(seq, command):
                     self._commands.take_in(seq, command)
                 case Compare():
@@ -317,6 +324,7 @@ class Uplink:
         await self._status_known.wait()
         while self._status is not None:
             await connection.send(Beat(self._status))
+            self.contact.beat_sent()
             await asyncio.sleep(gap_s)
 
     async def _keep_passing(self, connection: Connection) -> None:

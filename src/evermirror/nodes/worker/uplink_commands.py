@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from evermirror.edge.rpc.transport import Connection, PeerGone
 from evermirror.model.messages import ApplySettings, Command
 from evermirror.model.wire import Compare, Obeyed
+from evermirror.nodes.worker.contact import Contact
 
 COMMANDS_MAX = 1024  # in the queue; from there on none is acknowledged, so that soon no more come
 COMMANDS_HARD = 4 * COMMANDS_MAX  # no coordinator has so many unacknowledged
@@ -40,12 +41,14 @@ class Incoming:
         compare: Callable[[Compare], None],
         limit: Callable[[ApplySettings], None],
         keep_limits: Callable[[], Awaitable[None]],
+        contact: Contact,
     ) -> None:
         self._tell_all = tell_all
         self._limit = limit
         self._keep_limits = keep_limits
         self._compare = compare
-        self._queue: deque[Command | Compare | _TellAll] = deque()
+        self._contact = contact
+        self._queue: deque[tuple[Command | Compare | _TellAll, int]] = deque()  # and the term it came in
         self._to_do = asyncio.Event()
         self._to_acknowledge = asyncio.Event()
         self._acknowledged = 0
@@ -57,7 +60,7 @@ class Incoming:
             while not self._queue:
                 self._to_do.clear()
                 await self._to_do.wait()
-            item = self._queue.popleft()
+            item, term = self._queue.popleft()
             self._to_acknowledge.set()
             match item:
                 case _TellAll():
@@ -65,13 +68,14 @@ class Incoming:
                 case Compare():
                     self._compare(item)
                 case _:
+                    self._contact.obeys(term)
                     return item
 
     def begin(self, epoch: int, *, resumed: bool) -> None:
         """A session begins, or goes on in a new connection."""
         if not resumed:
             self._queue.clear()
-            self._queue.append(_TellAll())
+            self._queue.append((_TellAll(), self._contact.term))
             self._to_do.set()
             self.epoch, self.seen = epoch, 0
         elif epoch != self.epoch:
@@ -89,7 +93,7 @@ class Incoming:
         if isinstance(command, ApplySettings):
             self._limit(command)
         else:
-            self._queue.append(command)
+            self._queue.append((command, self._contact.term))
             self._to_do.set()
         self._to_acknowledge.set()
 

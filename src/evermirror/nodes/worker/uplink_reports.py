@@ -27,7 +27,7 @@ from evermirror.edge.rpc.convert_values import FrameInvalid
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.edge.rpc.transport import Connection, PeerGone
 from evermirror.edge.store.report_log import LoggedReport, ReportLog
-from evermirror.model.failure import FailureError
+from evermirror.model.failure import Failure, FailureError
 from evermirror.model.messages import Excused, Failed, Report, Started, Synced
 from evermirror.model.wire import Numbered, Up
 
@@ -38,6 +38,7 @@ WINDOW = 2000  # reports sent and not acknowledged
 FRAME_REPORTS = 200
 FRAME_BYTES = 1 << 20  # of reports in one frame; a single larger one goes alone
 REPORT_BYTES = FRAME_BYTES_MAX // 2  # of one report; beyond it, what moved is told by its number alone
+MESSAGE_CHARS = 1000  # then, of a failure
 GATHER_S = 0.01  # reports within it share a commit
 RETRY_S = 1.0  # between two tries to write to a disk that takes no writes
 FORGET_S = 1.0  # what was taken is deleted so often: not with every acknowledgement
@@ -246,13 +247,23 @@ def _encoded(report: Report) -> bytes | None:
     try:
         body = report_out(report).SerializeToString()
         if len(body) > REPORT_BYTES and isinstance(report, Synced):  # refs with names of monstrous length
-            body = report_out(replace(report, changes=(), kept=())).SerializeToString()
+            body = report_out(_shortened(report)).SerializeToString()
         if len(body) > REPORT_BYTES:
             raise FrameInvalid(f"{len(body)} bytes in one report")
     except FrameInvalid:
         log.exception("a report that cannot be told", report=type(report).__name__)
         return None
     return body
+
+
+def _shortened(report: Synced) -> Synced:
+    """What moved is told by its number alone, and of failures what they come to."""
+    pushes = tuple(replace(p, refs=(), failure=p.failure and _briefly(p.failure)) for p in report.pushes)
+    return replace(report, changes=(), kept=(), pushes=pushes)
+
+
+def _briefly(failure: Failure) -> Failure:
+    return Failure(failure.kind, failure.message[:MESSAGE_CHARS], retry_after_s=failure.retry_after_s)
 
 
 def _decoded(body: bytes) -> Report:

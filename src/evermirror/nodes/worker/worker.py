@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,9 +48,11 @@ from evermirror.nodes.running import in_time
 from evermirror.nodes.service import PollPlan, Upkeep
 from evermirror.nodes.worker.bulletins import Bulletins
 from evermirror.nodes.worker.caretaker import CareSettings, Caretaker
+from evermirror.nodes.worker.contact import Contact
 from evermirror.nodes.worker.leaving import Leaving
 from evermirror.nodes.worker.limits import Limits
-from evermirror.nodes.worker.ports import NoSeeds, Seeds, WorkerPort
+from evermirror.nodes.worker.ports import NoSeeds, NoTargets, Seeds, Targets, WorkerPort
+from evermirror.nodes.worker.pushing import Pushing
 from evermirror.nodes.worker.room import Room
 from evermirror.nodes.worker.rounds import Rounds
 from evermirror.nodes.worker.shelf import Shelf
@@ -82,6 +84,9 @@ class WorkerParts:
     care: CareSettings
     hands_back: bool = False  # in a fleet: clones that there is no room for are left to others
     nearby: Seeds = field(default_factory=NoSeeds)
+    targets: Targets = field(default_factory=NoTargets)
+    contact: Contact = field(default_factory=Contact)  # with the coordinator
+    about: Mapping[str, str] = field(default_factory=dict)  # versions, told with each failure
     remembers: bool = False  # its coordinator may be away at the start: it goes on with what it had
 
 
@@ -89,8 +94,7 @@ class Worker:
     """``run`` until cancelled; it then gives running syncs a moment and leaves nothing half-written."""
 
     def __init__(self, parts: WorkerParts, settings: ScheduleSettings) -> None:
-        self._port = parts.port
-        self._scheduler = parts.scheduler
+        self._port, self._scheduler = parts.port, parts.scheduler
         self._mirrors = parts.mirrors
         self._nearby = parts.nearby
         self._clock = parts.clock
@@ -126,6 +130,8 @@ class Worker:
             chance=parts.chance,
             ended=self._poke.set,
             make_way=self._care.make_way,
+            pushing=Pushing(parts.targets, parts.contact, parts.clock),
+            about=parts.about,
             synced=lambda report: self._care.synced(report.key, moved=report.changes_total > 0),
             handed_back=self._hand_back if parts.hands_back else None,
         )
@@ -252,7 +258,7 @@ class Worker:
         else:
             await self._rounds.ask(command)
             return
-        await self._rounds.refuse(command.key, (command.task_id,), failure)
+        await self._rounds.desk.refuse(command.key, (command.task_id,), failure)
 
     async def _look_at(self, keys: Iterable[RepoKey]) -> None:
         for key in keys:
@@ -302,7 +308,7 @@ class Worker:
 
     async def _turn_away(self) -> None:
         """There is no room for clones: who waits for one is told, and in a fleet others may have it."""
-        if self._rounds.awaited:
+        if self._rounds.desk.keys:
             await self._rounds.refuse_clones()
         if self._hands_back and (keys := self._rounds.without_room()):
             await self._hand_back(keys, "no room: its disk guard takes no new clones")

@@ -122,6 +122,27 @@ FAILURE_KIND_DISK_FULL: FailureKind.ValueType  # 7
 FAILURE_KIND_UNKNOWN: FailureKind.ValueType  # 8
 Global___FailureKind: _TypeAlias = FailureKind  # noqa: Y015
 
+class _RefOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RefOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RefOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REF_OUTCOME_UNSPECIFIED: _RefOutcome.ValueType  # 0
+    REF_OUTCOME_PUT: _RefOutcome.ValueType  # 1
+    REF_OUTCOME_DELETED: _RefOutcome.ValueType  # 2
+    REF_OUTCOME_CONFLICT: _RefOutcome.ValueType  # 3
+    REF_OUTCOME_REFUSED: _RefOutcome.ValueType  # 4
+
+class RefOutcome(_RefOutcome, metaclass=_RefOutcomeEnumTypeWrapper): ...
+
+REF_OUTCOME_UNSPECIFIED: RefOutcome.ValueType  # 0
+REF_OUTCOME_PUT: RefOutcome.ValueType  # 1
+REF_OUTCOME_DELETED: RefOutcome.ValueType  # 2
+REF_OUTCOME_CONFLICT: RefOutcome.ValueType  # 3
+REF_OUTCOME_REFUSED: RefOutcome.ValueType  # 4
+Global___RefOutcome: _TypeAlias = RefOutcome  # noqa: Y015
+
 class _Why:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -697,6 +718,7 @@ class Welcomed(_message.Message):
     HEARTBEAT_S_FIELD_NUMBER: _builtins.int
     HTTP_URL_FIELD_NUMBER: _builtins.int
     REDIAL_S_FIELD_NUMBER: _builtins.int
+    GRACE_S_FIELD_NUMBER: _builtins.int
     worker: _builtins.int
     epoch: _builtins.int
     resumed: _builtins.bool
@@ -704,6 +726,8 @@ class Welcomed(_message.Message):
     http_url: _builtins.str
     redial_s: _builtins.float
     """the longest pause between two tries to reach us; 0: the node decides"""
+    grace_s: _builtins.float
+    """out of contact for longer, its repos may be somebody else's; 0: not said"""
     def __init__(
         self,
         *,
@@ -713,10 +737,11 @@ class Welcomed(_message.Message):
         heartbeat_s: _builtins.float = ...,
         http_url: _builtins.str = ...,
         redial_s: _builtins.float = ...,
+        grace_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "heartbeat_s", b"heartbeat_s", "http_url", b"http_url", "redial_s", b"redial_s", "resumed", b"resumed", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "grace_s", b"grace_s", "heartbeat_s", b"heartbeat_s", "http_url", b"http_url", "redial_s", b"redial_s", "resumed", b"resumed", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1057,6 +1082,7 @@ class SyncNow(_message.Message):
     MIN_COMMIT_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     ACCEPT_FIELD_NUMBER: _builtins.int
+    PUSH_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     task_id: _builtins.int
     force: _builtins.bool
@@ -1064,6 +1090,10 @@ class SyncNow(_message.Message):
     priority: Global___Priority.ValueType
     """unspecified: the repo's own"""
     accept: _builtins.bool
+    @_builtins.property
+    def push(self) -> _containers.RepeatedCompositeFieldContainer[Global___PushTo]:
+        """at most 100; who does not know it (before protocol 3) answers without `pushes`"""
+
     def __init__(
         self,
         *,
@@ -1073,10 +1103,11 @@ class SyncNow(_message.Message):
         min_commit: _builtins.bytes | None = ...,
         priority: Global___Priority.ValueType = ...,
         accept: _builtins.bool = ...,
+        push: _abc.Iterable[Global___PushTo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_min_commit", b"_min_commit", "min_commit", b"min_commit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_commit", b"_min_commit", "accept", b"accept", "force", b"force", "key", b"key", "min_commit", b"min_commit", "priority", b"priority", "task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_commit", b"_min_commit", "accept", b"accept", "force", b"force", "key", b"key", "min_commit", b"min_commit", "priority", b"priority", "push", b"push", "task_id", b"task_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_commit: _TypeAlias = _typing.Literal["min_commit"]  # noqa: Y015
     _WhichOneofArgType__min_commit: _TypeAlias = _typing.Literal["_min_commit", b"_min_commit"]  # noqa: Y015
@@ -1366,6 +1397,8 @@ class Synced(_message.Message):
     PHASES_FIELD_NUMBER: _builtins.int
     KEPT_FIELD_NUMBER: _builtins.int
     KEPT_TOTAL_FIELD_NUMBER: _builtins.int
+    PUSHES_FIELD_NUMBER: _builtins.int
+    LOOK_S_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     digest: _builtins.bytes
     head_commit: _builtins.bytes
@@ -1379,6 +1412,8 @@ class Synced(_message.Message):
     verified_at: _builtins.float
     ended_at: _builtins.float
     kept_total: _builtins.int
+    look_s: _builtins.float
+    """how long upstream took to answer the look"""
     @_builtins.property
     def task_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -1389,6 +1424,10 @@ class Synced(_message.Message):
     def phases(self) -> _containers.RepeatedCompositeFieldContainer[Global___Phase]: ...
     @_builtins.property
     def kept(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeptTip]: ...
+    @_builtins.property
+    def pushes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pushed]:
+        """one for each target of SyncNow.push"""
+
     def __init__(
         self,
         *,
@@ -1410,14 +1449,21 @@ class Synced(_message.Message):
         phases: _abc.Iterable[Global___Phase] | None = ...,
         kept: _abc.Iterable[Global___KeptTip] | None = ...,
         kept_total: _builtins.int = ...,
+        pushes: _abc.Iterable[Global___Pushed] | None = ...,
+        look_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit", "activity", b"activity", "head_commit", b"head_commit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit", "_look_s", b"_look_s", "activity", b"activity", "head_commit", b"head_commit", "look_s", b"look_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit", "activity", b"activity", "changes", b"changes", "changes_total", b"changes_total", "commits", b"commits", "digest", b"digest", "ended_at", b"ended_at", "first", b"first", "head_commit", b"head_commit", "kept", b"kept", "kept_total", b"kept_total", "key", b"key", "phases", b"phases", "received_bytes", b"received_bytes", "refs_count", b"refs_count", "size_bytes", b"size_bytes", "started_at", b"started_at", "task_ids", b"task_ids", "verified_at", b"verified_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit", "_look_s", b"_look_s", "activity", b"activity", "changes", b"changes", "changes_total", b"changes_total", "commits", b"commits", "digest", b"digest", "ended_at", b"ended_at", "first", b"first", "head_commit", b"head_commit", "kept", b"kept", "kept_total", b"kept_total", "key", b"key", "look_s", b"look_s", "phases", b"phases", "pushes", b"pushes", "received_bytes", b"received_bytes", "refs_count", b"refs_count", "size_bytes", b"size_bytes", "started_at", b"started_at", "task_ids", b"task_ids", "verified_at", b"verified_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__head_commit: _TypeAlias = _typing.Literal["head_commit"]  # noqa: Y015
     _WhichOneofArgType__head_commit: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit"]  # noqa: Y015
+    _WhichOneofReturnType__look_s: _TypeAlias = _typing.Literal["look_s"]  # noqa: Y015
+    _WhichOneofArgType__look_s: _TypeAlias = _typing.Literal["_look_s", b"_look_s"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__head_commit) -> _WhichOneofReturnType__head_commit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__look_s) -> _WhichOneofReturnType__look_s | None: ...
 
 Global___Synced: _TypeAlias = Synced  # noqa: Y015
 
@@ -1727,6 +1773,7 @@ class RepoSpec(_message.Message):
     PRIVATE_FIELD_NUMBER: _builtins.int
     CREDENTIAL_FIELD_NUMBER: _builtins.int
     FALLBACKS_FIELD_NUMBER: _builtins.int
+    PULLED_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     url: _builtins.str
     host: _builtins.str
@@ -1736,6 +1783,8 @@ class RepoSpec(_message.Message):
     private: _builtins.bool
     credential: _builtins.str
     """a name, never a secret"""
+    pulled: _builtins.bool
+    """the coordinator says when to look"""
     @_builtins.property
     def fallbacks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -1750,10 +1799,11 @@ class RepoSpec(_message.Message):
         private: _builtins.bool = ...,
         credential: _builtins.str | None = ...,
         fallbacks: _abc.Iterable[_builtins.str] | None = ...,
+        pulled: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "interval_s", b"interval_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "fallbacks", b"fallbacks", "host", b"host", "interval_s", b"interval_s", "key", b"key", "mode", b"mode", "priority", b"priority", "private", b"private", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "fallbacks", b"fallbacks", "host", b"host", "interval_s", b"interval_s", "key", b"key", "mode", b"mode", "priority", b"priority", "private", b"private", "pulled", b"pulled", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
     _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015
@@ -2106,6 +2156,151 @@ class RefChange(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__old) -> _WhichOneofReturnType__old | None: ...
 
 Global___RefChange: _TypeAlias = RefChange  # noqa: Y015
+
+@_typing.final
+class PushTo(_message.Message):
+    """A target that is to have what the mirror has. `put` is the digest of what was last put there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    PUT_FIELD_NUMBER: _builtins.int
+    ADOPT_FIELD_NUMBER: _builtins.int
+    target: _builtins.int
+    url: _builtins.str
+    credential: _builtins.str
+    """a name, never a secret"""
+    put: _builtins.bytes
+    adopt: _builtins.bool
+    def __init__(
+        self,
+        *,
+        target: _builtins.int = ...,
+        url: _builtins.str = ...,
+        credential: _builtins.str | None = ...,
+        put: _builtins.bytes | None = ...,
+        adopt: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_put", b"_put", "credential", b"credential", "put", b"put"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_put", b"_put", "adopt", b"adopt", "credential", b"credential", "put", b"put", "target", b"target", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
+    _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015
+    _WhichOneofReturnType__put: _TypeAlias = _typing.Literal["put"]  # noqa: Y015
+    _WhichOneofArgType__put: _TypeAlias = _typing.Literal["_put", b"_put"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__credential) -> _WhichOneofReturnType__credential | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__put) -> _WhichOneofReturnType__put | None: ...
+
+Global___PushTo: _TypeAlias = PushTo  # noqa: Y015
+
+@_typing.final
+class PushedRef(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    OLD_FIELD_NUMBER: _builtins.int
+    NEW_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    name: _builtins.bytes
+    old: _builtins.bytes
+    new: _builtins.bytes
+    outcome: Global___RefOutcome.ValueType
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        name: _builtins.bytes = ...,
+        old: _builtins.bytes | None = ...,
+        new: _builtins.bytes | None = ...,
+        outcome: Global___RefOutcome.ValueType = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_new", b"_new", "_old", b"_old", "new", b"new", "old", b"old"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_new", b"_new", "_old", b"_old", "name", b"name", "new", b"new", "old", b"old", "outcome", b"outcome", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__new: _TypeAlias = _typing.Literal["new"]  # noqa: Y015
+    _WhichOneofArgType__new: _TypeAlias = _typing.Literal["_new", b"_new"]  # noqa: Y015
+    _WhichOneofReturnType__old: _TypeAlias = _typing.Literal["old"]  # noqa: Y015
+    _WhichOneofArgType__old: _TypeAlias = _typing.Literal["_old", b"_old"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__new) -> _WhichOneofReturnType__new | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__old) -> _WhichOneofReturnType__old | None: ...
+
+Global___PushedRef: _TypeAlias = PushedRef  # noqa: Y015
+
+@_typing.final
+class Pushed(_message.Message):
+    """How one target is after a sync. `refs` may be cut; the totals are of all."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: _builtins.int
+    PUT_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    REFS_FIELD_NUMBER: _builtins.int
+    PUT_TOTAL_FIELD_NUMBER: _builtins.int
+    DELETED_TOTAL_FIELD_NUMBER: _builtins.int
+    WAITING_TOTAL_FIELD_NUMBER: _builtins.int
+    SENT_BYTES_FIELD_NUMBER: _builtins.int
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    ENDED_AT_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    WARNING_FIELD_NUMBER: _builtins.int
+    target: _builtins.int
+    put: _builtins.bytes
+    commit: _builtins.bytes
+    put_total: _builtins.int
+    deleted_total: _builtins.int
+    waiting_total: _builtins.int
+    sent_bytes: _builtins.int
+    started_at: _builtins.float
+    ended_at: _builtins.float
+    warning: _builtins.str
+    """what else a person should know"""
+    @_builtins.property
+    def refs(self) -> _containers.RepeatedCompositeFieldContainer[Global___PushedRef]: ...
+    @_builtins.property
+    def failure(self) -> Global___Failure:
+        """absent: all that is ours is there"""
+
+    def __init__(
+        self,
+        *,
+        target: _builtins.int = ...,
+        put: _builtins.bytes | None = ...,
+        commit: _builtins.bytes | None = ...,
+        refs: _abc.Iterable[Global___PushedRef] | None = ...,
+        put_total: _builtins.int = ...,
+        deleted_total: _builtins.int = ...,
+        waiting_total: _builtins.int = ...,
+        sent_bytes: _builtins.int = ...,
+        started_at: _builtins.float = ...,
+        ended_at: _builtins.float = ...,
+        failure: Global___Failure | None = ...,
+        warning: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_commit", b"_commit", "_put", b"_put", "commit", b"commit", "failure", b"failure", "put", b"put"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_commit", b"_commit", "_put", b"_put", "commit", b"commit", "deleted_total", b"deleted_total", "ended_at", b"ended_at", "failure", b"failure", "put", b"put", "put_total", b"put_total", "refs", b"refs", "sent_bytes", b"sent_bytes", "started_at", b"started_at", "target", b"target", "waiting_total", b"waiting_total", "warning", b"warning"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__commit: _TypeAlias = _typing.Literal["commit"]  # noqa: Y015
+    _WhichOneofArgType__commit: _TypeAlias = _typing.Literal["_commit", b"_commit"]  # noqa: Y015
+    _WhichOneofReturnType__put: _TypeAlias = _typing.Literal["put"]  # noqa: Y015
+    _WhichOneofArgType__put: _TypeAlias = _typing.Literal["_put", b"_put"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__commit) -> _WhichOneofReturnType__commit | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__put) -> _WhichOneofReturnType__put | None: ...
+
+Global___Pushed: _TypeAlias = Pushed  # noqa: Y015
 
 @_typing.final
 class KeptTip(_message.Message):

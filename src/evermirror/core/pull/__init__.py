@@ -1,0 +1,1 @@
+"""When projects are pulled: a strategy for all of them, rules for each."""

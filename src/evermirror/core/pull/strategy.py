@@ -1,0 +1,63 @@
+"""How many pulls may run now, and of which classes.
+
+| peak avoidance | hours        | limit                                        | classes        |
+|----------------|--------------|----------------------------------------------|----------------|
+| off            | any          | max_concurrent                               | all            |
+| on             | peak         | peak_max_concurrent                          | critical, high |
+| on             | night        | night_max_concurrent, else off_peak's        | all            |
+| on             | others       | off_peak_max_concurrent                      | all            |
+
+Peak goes before night where they overlap. With ``adaptive`` the limit is what adaptive.py makes of that
+figure, and while the source's load is high ``low`` is suspended in all of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evermirror.core.pull.window import Hours
+from evermirror.model.pull import LoadLevel, Strategy
+from evermirror.model.repo import Priority
+
+ALL = tuple(sorted(Priority, key=lambda p: p.rank))
+URGENT = (Priority.CRITICAL, Priority.HIGH)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What may run: so many at once, of these classes, the most urgent first."""
+
+    limit: int
+    classes: tuple[Priority, ...]
+    why: str
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(p.rank for p in self.classes)
+
+
+def by_window(strategy: Strategy, hours: Hours) -> Allowance:
+    """The table without load."""
+    if not strategy.peak_avoidance:
+        return Allowance(strategy.max_concurrent, ALL, "at any hour")
+    if hours.in_peak:
+        return Allowance(strategy.peak_max_concurrent, URGENT, "peak hours")
+    if hours.at_night and strategy.night_max_concurrent is not None:
+        return Allowance(strategy.night_max_concurrent, ALL, "night")
+    return Allowance(strategy.off_peak_max_concurrent, ALL, "outside peak hours")
+
+
+def under_load(allowed: Allowance, limit: int, level: LoadLevel, reason: str) -> Allowance:
+    """The same with what adaptive made of its limit."""
+    classes, why = allowed.classes, allowed.why
+    if level is LoadLevel.HIGH:
+        classes = tuple(p for p in classes if p is not Priority.LOW)
+    if limit != allowed.limit or classes != allowed.classes:
+        why = f"{why}, load {level.value}" + (f" ({reason})" if reason else "")
+    return Allowance(limit, classes, why)
+
+
+def text_of(allowed: Allowance) -> str:
+    """For the log."""
+    classes = "all classes" if allowed.classes == ALL else ", ".join(p.value for p in allowed.classes)
+    return f"up to {allowed.limit} at once, {classes or 'no class'}: {allowed.why}"

@@ -1,0 +1,1 @@
+"""What may be put where: refs of a mirror against refs of a target."""

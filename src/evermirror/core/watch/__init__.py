@@ -1,0 +1,1 @@
+"""What to tell people: progress, error statistics, alerts."""

@@ -1,0 +1,142 @@
+"""How far pull mirroring is: every project is in exactly one state, and the states are counted by class.
+
+The first line that holds decides:
+
+| state    | a project with a pull configuration          | a repo without one                               |
+|----------|----------------------------------------------|--------------------------------------------------|
+| syncing  | its task is running                          | the same                                         |
+| disabled | not enabled, and nothing says why: a person  | not enabled, or inactive                         |
+| failed   | paused by itself, or its last task failed    | failing, gone, auth, held                        |
+| pending  | a task of it waits, or none ended well yet,  | never verified, or longer ago than the bound for |
+|          | or it is overdue                             | freshness                                        |
+| synced   | the rest                                     | the rest                                         |
+
+*Overdue*: a whole interval has passed since it was due, ``now > next_sync_at + interval``. A project that
+waits for a slot, or for the peak to end, counts as synced until then, and as pending from then on.
+
+*Delay*: ``now - last_sync_at``, of a repo without a configuration ``now - verified_at``, and never below 0;
+the average is over all that were ever synced, without the disabled ones, whose delay says nothing.
+
+The store counts the same in SQL; this is the plain version that it is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from evermirror.model.figures import ClassProgress
+from evermirror.model.pull import Project
+from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
+from evermirror.model.task import TaskStatus
+
+
+class SyncState(Enum):
+    """What a project is counted as."""
+
+    SYNCED = "synced"
+    SYNCING = "syncing"
+    PENDING = "pending"
+    FAILED = "failed"
+    DISABLED = "disabled"
+
+
+FAILED_STATUSES = frozenset({RepoStatus.FAILING, RepoStatus.GONE, RepoStatus.AUTH, RepoStatus.HELD})
+
+
+def overdue_at(project: Project) -> float:
+    return project.next_sync_at + project.config.interval_s
+
+
+def overdue(project: Project, now: float) -> bool:
+    return now > overdue_at(project)
+
+
+def state_of(project: Project, now: float, syncing: Collection[RepoKey] = ()) -> SyncState:
+    """``syncing`` are those whose task is running."""
+    if project.key in syncing:
+        return SyncState.SYNCING
+    if not project.config.enabled and not project.paused:
+        return SyncState.DISABLED
+    if project.paused or project.last_status is TaskStatus.FAILED:
+        return SyncState.FAILED
+    if project.task is not None or project.last_status is None or overdue(project, now):
+        return SyncState.PENDING
+    return SyncState.SYNCED
+
+
+def state_of_repo(
+    repo: RepoRecord, now: float, fresh_bound_s: float, syncing: Collection[RepoKey] = ()
+) -> SyncState:
+    """Of a repo without a pull configuration."""
+    if repo.key in syncing:
+        return SyncState.SYNCING
+    if not repo.enabled or repo.status is RepoStatus.INACTIVE:
+        return SyncState.DISABLED
+    if repo.status in FAILED_STATUSES:
+        return SyncState.FAILED
+    if repo.verified_at is None or now > repo.verified_at + fresh_bound_s:
+        return SyncState.PENDING
+    return SyncState.SYNCED
+
+
+@dataclass(slots=True)
+class _Tally:
+    states: dict[SyncState, int] = field(default_factory=lambda: dict.fromkeys(SyncState, 0))
+    delays_s: list[float] = field(default_factory=list)
+
+    def add(self, state: SyncState, synced_at: float | None, now: float) -> None:
+        self.states[state] += 1
+        if synced_at is not None and state is not SyncState.DISABLED:
+            self.delays_s.append(max(0.0, now - synced_at))
+
+    def counted(self) -> ClassProgress:
+        states, measured = self.states, len(self.delays_s)
+        return ClassProgress(
+            total=sum(states.values()),
+            synced=states[SyncState.SYNCED],
+            syncing=states[SyncState.SYNCING],
+            pending=states[SyncState.PENDING],
+            failed=states[SyncState.FAILED],
+            disabled=states[SyncState.DISABLED],
+            average_delay_s=sum(self.delays_s) / measured if measured else None,
+            measured=measured,
+        )
+
+
+def progress_of(
+    projects: Iterable[Project],
+    now: float,
+    *,
+    repos: Iterable[RepoRecord] = (),
+    fresh_bound_s: float = 0.0,
+    syncing: Collection[RepoKey] = (),
+) -> Mapping[Priority, ClassProgress]:
+    """Each class, also those without a project. ``repos`` are those without a pull configuration, which are
+    fresh while they were verified at most ``fresh_bound_s`` ago."""
+    tallies = {priority: _Tally() for priority in Priority}
+    for project in projects:
+        tally = tallies[project.config.priority]
+        tally.add(state_of(project, now, syncing), project.last_sync_at, now)
+    for repo in repos:
+        tally = tallies[repo.spec.priority]
+        tally.add(state_of_repo(repo, now, fresh_bound_s, syncing), repo.verified_at, now)
+    return {priority: tally.counted() for priority, tally in tallies.items()}
+
+
+def overall(classes: Iterable[ClassProgress]) -> ClassProgress:
+    """All classes as one."""
+    told = list(classes)
+    measured = sum(c.measured for c in told)
+    delay_s = sum(c.average_delay_s * c.measured for c in told if c.average_delay_s is not None)
+    return ClassProgress(
+        total=sum(c.total for c in told),
+        synced=sum(c.synced for c in told),
+        syncing=sum(c.syncing for c in told),
+        pending=sum(c.pending for c in told),
+        failed=sum(c.failed for c in told),
+        disabled=sum(c.disabled for c in told),
+        average_delay_s=delay_s / measured if measured else None,
+        measured=measured,
+    )

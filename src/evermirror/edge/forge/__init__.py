@@ -1,0 +1,1 @@
+"""What forges can do that git cannot, through their APIs."""
