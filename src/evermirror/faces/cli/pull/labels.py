@@ -52,6 +52,7 @@ _CHINESE = {
     "Recent tasks": "最近任务历史",
     "no tasks yet": "尚无任务",
     "no projects": "没有项目",
+    "no projects with a pull configuration": "没有带拉取配置的项目",
     "{shown} of {total} shown; {option} shows more": "显示 {shown} 条，共 {total} 条；用 {option} 显示更多",
     # tasks
     "Task": "任务",

@@ -165,7 +165,7 @@ def list_projects(
         return
     items, total = dicts(answer.get("items")), count_of(answer.get("total"))
     if not items:
-        say(label("no projects"))
+        say(label("no projects with a pull configuration"))
         return
     now = time.time()
     columns = ("Project", "Priority", "Interval", "State", "Last sync", "Next sync", "Failures", "Targets")
