@@ -2,14 +2,17 @@
 # Needed beforehand: python3 >= 3.11, git, make. The rest is installed into .venv (and, for tests, from Debian's packages).
 
 BIN := .venv/bin
-JOBS ?= 2
 SEEDS ?= 500
 
+# Many tests mostly wait, for processes, timers and git: one process more than CI's two cores. In which order, and what
+# stays together, is in tests/support/order.py and sharing.py. Compiled modules are kept, else each process compiles all anew.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n $(or $(JOBS),3) --dist loadscope --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check dev needs lint types layers pytest format bench soak lock clean
+.PHONY: help setup run test check dev needs lint types layers pytest format bench bench-check screenshots soak lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv with evermirror and its locked dependencies; quick the second time
 	@tools/setup runtime
@@ -20,7 +23,7 @@ run: setup ## start all-in-one on a playground, or on yours: CATALOG=my-urls.txt
 test: dev needs lint types layers pytest ## everything CI runs: lint, types, layers, all tests
 
 check: dev lint types layers ## the quick part: lint, types, layers, tests that are not slow
-	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" $(ARGS)
+	@$(PYTEST) -m "not slow" $(ARGS)
 
 lint: dev ## ruff: rules and format
 	@$(BIN)/ruff check
@@ -36,11 +39,17 @@ format: dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: dev ## measure against the alternatives; BENCH="poll sync" for some, ARGS=--quick for a try
+bench: dev needs ## measure against the alternatives (20 to 26 min) for docs/benchmarks.md; BENCH="poll sync" for some, ARGS=--quick
 	@$(BIN)/python -m bench $(BENCH) $(ARGS)
 
+bench-check: dev ## what got worse beyond noise: OLD=docs/benchmarks.json against NEW=the newest in bench/results
+	@$(BIN)/python -m bench.check $(if $(or $(OLD),$(NEW)),"$(or $(OLD),docs/benchmarks.json)") $(if $(NEW),"$(NEW)")
+
+screenshots: dev needs ## the pictures of the dashboard in docs/images, from a real house
+	@$(BIN)/python -m tests.browser.screenshots
+
 soak: dev ## thousands of simulated fleets in rough weather, hours on end: SEEDS=500 in each of six climates
-	@$(BIN)/python tools/soak --seeds $(SEEDS) --jobs $(JOBS) $(ARGS)
+	@$(BIN)/python tools/soak --seeds $(SEEDS) --jobs $(or $(JOBS),2) $(ARGS)
 
 lock: dev ## renew the locked versions from pyproject.toml
 	@tools/lock
@@ -57,4 +66,4 @@ needs:
 	@tools/test-needs
 
 pytest: dev
-	@$(BIN)/python -m pytest -q -n $(JOBS) $(ARGS)
+	@$(PYTEST) $(ARGS)

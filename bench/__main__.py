@@ -1,189 +1,180 @@
-"""Runs the benchmarks and prints one table: ``python -m bench [NAME…] [--quick] [--rounds N] [--list]``.
+"""Runs the benchmarks and prints one table: ``python -m bench [NAME…] [--quick] [--list]``; see ``--help``.
 
-The figures, with every sample and the machine's facts, are also written as JSON below bench/results/.
+The figures, with every sample and the machine's facts, are also written as JSON below bench/results/. A run
+of all of them in full size writes the page docs/benchmarks.md too, with its charts and its JSON.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
+import difflib
 import logging
 import os
-import pkgutil
-import platform
-import ssl
-import subprocess
 import sys
-import tempfile
 import time
-import traceback
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 
-import bench
-import evermirror
-from bench.measure import Bench, Context, Line, Sense, spread
+from bench.measure import Bench, Context, Shared
+from bench.run import StoppedError, discover, names, run_all, say, stopped_by_signals, time_text
+from bench.telling.facts import machine_facts, machine_text, warnings
+from bench.telling.page import DOCS, write_page
+from bench.telling.results import RESULTS, Ran, Record, UnreadableError, read, write
+from bench.telling.table import table_text
+from bench.telling.verdicts import State, summary, verdicts
 
-RESULTS = Path(__file__).parent / "results"
-
-
-def discover() -> dict[str, Bench]:
-    """Every module named bench_* declares its benchmark as BENCH."""
-    names = [m.name for m in pkgutil.iter_modules(bench.__path__) if m.name.startswith("bench_")]
-    found = [importlib.import_module(f"bench.{name}").BENCH for name in names]
-    return {b.name: b for b in sorted(found, key=lambda b: (b.order, b.name))}
+PROMISED_S = 20 * 60.0  # all of them, on two cores
 
 
-def machine_facts() -> dict[str, object]:
-    cpu = next(
-        (x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), ": ?"
-    )
-    git = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=RESULTS.parent,
-    )
-    return {
-        "cpu": cpu.split(":", 1)[1].strip(),
-        "cores": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "load_before": os.getloadavg()[0],
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "openssl": ssl.OPENSSL_VERSION,
-        "git": git,
-        "evermirror": evermirror.__version__,
-        "commit": commit.stdout.strip() or None,
-    }
-
-
-def figure_text(value: float | None) -> str:
-    if value is None:
-        return "–"
-    for limit, digits in ((100, 0), (10, 1), (1, 2), (0.01, 3)):
-        if abs(value) >= limit:
-            return f"{value:,.{digits}f}"
-    return f"{value:.2g}"
-
-
-def row_of(name: str, line: Line) -> tuple[str, ...]:
-    ratio = figure_text(line.figure) + (line.sense.value if line.theirs else "")
-    limit = "≥" if line.sense in (Sense.TIMES_LESS, Sense.AT_LEAST) else "≤"
-    return (
-        name,
-        line.what,
-        line.unit,
-        figure_text(line.ours_median),
-        f"±{spread(line.ours):.0%}",
-        figure_text(line.theirs_median),
-        f"±{spread(line.theirs):.0%}" if line.theirs else "",
-        ratio,
-        f"{limit} {line.goal:g}" if line.goal is not None else "",
-        {True: "met", False: "MISSED", None: ""}[line.met],
-    )
-
-
-def table_text(rows: list[tuple[str, ...]]) -> str:
-    head = ("bench", "what", "unit", "evermirror", "", "alternative", "", "figure", "goal", "")
-    widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
-
-    def text(row: tuple[str, ...]) -> str:
-        cells = [
-            c.ljust(w) if i in (0, 1, 2, 9) else c.rjust(w)
-            for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "  ".join(cells).rstrip()
-
-    return "\n".join([text(head), "  ".join("─" * w for w in widths), *map(text, rows)])
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What came of one benchmark; ``error`` where it did not run to its end."""
-
-    bench: Bench
-    lines: list[Line]
-    took_s: float
-    error: str = ""
-
-    def json(self) -> dict[str, object]:
-        told = {
-            "name": self.bench.name,
-            "measures": self.bench.measures,
-            "alternative": self.bench.alternative,
-        }
-        return {
-            **told,
-            "took_s": self.took_s,
-            "error": self.error,
-            "lines": [line_json(x) for x in self.lines],
-        }
-
-
-def line_json(line: Line) -> dict[str, object]:
-    return {**asdict(line), "sense": line.sense.name, "figure": line.figure, "met": line.met}
-
-
-def run_one(b: Bench, quick: bool, rounds: int | None) -> Ran:
-    """One that breaks must not cost the figures of the others."""
-    print(f"… {b.name}: {b.measures}, against {b.alternative}", file=sys.stderr, flush=True)
-    began = time.monotonic()
-    lines: list[Line] = []
-    error = ""
-    try:
-        with tempfile.TemporaryDirectory(prefix=f"evermirror-bench-{b.name}-") as folder:
-            lines = b.run(Context(Path(folder), quick, rounds))
-    except Exception as e:
-        traceback.print_exc()
-        error = f"{type(e).__name__}: {e}"
-    return Ran(b, lines, round(time.monotonic() - began, 1), error)
-
-
-def main() -> int:
-    known = discover()
+def _arguments(known: Sequence[str], given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all by default")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, not how fast")
-    parser.add_argument("--rounds", type=int, help="how often each side runs")
+    parser.add_argument("--rounds", type=_count, help="how often each side runs")
+    parser.add_argument("--seconds", type=_seconds, help="how long that lasts which is a load for a time")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the JSON goes")
+    parser.add_argument(
+        "--page", type=Path, metavar="FOLDER", help="write the page here, whatever was run; docs/ otherwise"
+    )
+    parser.add_argument(
+        "--page-from", type=Path, metavar="FILE.json", help="make the page again from a JSON, measure nothing"
+    )
     parser.add_argument("--list", action="store_true", help="what there is")
-    asked = parser.parse_args()
+    asked = parser.parse_args(given)
     if unknown := [n for n in asked.names if n not in known]:
-        parser.error(f"no benchmark named {', '.join(unknown)}; there are: {', '.join(known)}")
-    if asked.list:
-        for b in known.values():
-            print(f"{b.name:10} {b.measures}")
-            print(f"{'':10} against {b.alternative}; alone: make bench BENCH={b.name}")
-        return 0
+        near = [near for n in unknown for near in difflib.get_close_matches(n, known, 2)]
+        meant = f" (did you mean {' or '.join(near)}?)" if near else ""
+        parser.error(f"no benchmark named {', '.join(unknown)}{meant}; there are: {', '.join(known)}")
+    asked.names = list(dict.fromkeys(asked.names))
+    return asked
 
-    quiet = structlog.make_filtering_bound_logger(logging.WARNING)
-    structlog.configure(wrapper_class=quiet, logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    facts = machine_facts()
-    record = [run_one(known[n], asked.quick, asked.rounds) for n in asked.names or known]
-    print(table_text([row_of(r.bench.name, line) for r in record for line in r.lines]))
-    asked.results.mkdir(exist_ok=True)
-    at = datetime.now(UTC)
-    file = asked.results / f"{at:%Y%m%dT%H%M%SZ}.json"
-    head = {"at": at.isoformat(timespec="seconds"), "quick": asked.quick, "machine": facts}
-    text = json.dumps({**head, "benches": [r.json() for r in record]}, indent=1, ensure_ascii=False)
-    file.write_text(text + "\n", "utf-8")
-    print(f"\n{facts['cpu']}, {facts['cores']} cores; every sample: {os.path.relpath(file)}")
-    if asked.quick:
-        print("Sizes were tiny (--quick): these figures say nothing about speed.")
-    broken = [r.bench.name for r in record if r.error]
-    if broken:
-        print(f"did not run to its end: {', '.join(broken)}", file=sys.stderr)
-    return 1 if broken else 0
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 1000")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds up to 3600")
+    return seconds
+
+
+def _list(known: dict[str, Bench]) -> None:
+    for b in known.values():
+        print(f"{b.name:13} {b.measures} (about {time_text(b.takes_s)})")
+        print(f"{'':13} against {b.alternative}; alone: make bench BENCH={b.name}")
+    print(f"{'':13} all together about {time_text(sum(b.takes_s for b in known.values()))}")
+
+
+def _page_from(file: Path, folder: Path | None) -> int:
+    try:
+        record = read(file)
+    except UnreadableError as e:
+        print(e, file=sys.stderr)
+        return 2
+    if folder is None and not _for_the_page(record):
+        print(
+            f"{file} is of a part or of tiny sizes: say with --page FOLDER where to write that",
+            file=sys.stderr,
+        )
+        return 2
+    print(os.path.relpath(write_page(record, folder or DOCS)))
+    return 0
+
+
+def _for_the_page(record: Record) -> bool:
+    return record.whole and not record.quick
+
+
+class Run:
+    """The results so far, in a file of their own."""
+
+    def __init__(self, asked: argparse.Namespace, known: dict[str, Bench]) -> None:
+        self._asked = asked
+        self._benches = [known[n] for n in asked.names or known]
+        self._all = set(known) == set(names()) and not asked.quick and asked.rounds is None
+        self._began = time.monotonic()
+        at = datetime.now(UTC)
+        self.file: Path = asked.results / f"{at:%Y%m%dT%H%M%SZ}.json"
+        self.record = Record(at, asked.quick, False, 0.0, machine_facts(), ())
+
+    def measure(self) -> int:
+        """All that is asked for, or what was done when somebody stopped it; gives the exit code."""
+        for warning in [] if self._asked.quick else warnings(self.record.machine):
+            say(f"Note: {warning}.")
+        try:
+            with stopped_by_signals():
+                run_all(self._benches, self._context, self._told, self._asked.quick)
+        except StoppedError as e:
+            say(f"Stopped by {e}; what was measured until then is told.")
+            return 128 + e.signal_number
+        self.record = replace(self.record, whole=self._all)
+        write(self.record, self.file)
+        return 1 if self.record.broken else 0
+
+    def _context(self, folder: Path, shared: Shared) -> Context:
+        return Context(folder, shared, self._asked.quick, self._asked.rounds, self._asked.seconds)
+
+    def _told(self, ran: Ran) -> None:
+        took_s = round(time.monotonic() - self._began, 1)
+        self.record = replace(self.record, benches=(*self.record.benches, ran), took_s=took_s)
+        write(self.record, self.file)
+
+    def tell(self) -> None:
+        """The files first: whoever reads the table may stop reading."""
+        record = self.record
+        if not record.benches:
+            return
+        to_docs = _for_the_page(record)
+        page = write_page(record, self._asked.page or DOCS) if self._asked.page or to_docs else None
+        print(table_text(record.benches))
+        found = [v for v in verdicts(record) if v.state is not State.ABSENT or record.whole]
+        if found and not record.quick:
+            print(f"\n{summary(found)}")
+        late = ", longer than the 20 min promised" if record.whole and record.took_s > PROMISED_S else ""
+        took = f"took {time_text(record.took_s)}{late}"
+        print(f"\n{machine_text(record.machine)}; {took}; every sample: {os.path.relpath(self.file)}")
+        if page:
+            print(f"The page: {os.path.relpath(page)}")
+        elif not record.quick:
+            print("Not all was measured in full: docs/benchmarks.md stays as it is.")
+        if record.quick:
+            print("Sizes were tiny (--quick): these figures say nothing about speed.")
+        sys.stdout.flush()
+        for ran in record.broken:
+            say(f"did not run to its end: {ran.name} ({ran.error})")
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    asked = _arguments(names(), given)
+    if asked.list:
+        _list(discover())
+        return 0
+    if asked.page_from:
+        return _page_from(asked.page_from, asked.page)
+    run = Run(asked, discover(asked.names))
+    code = run.measure()
+    run.tell()
+    return code
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    quiet = structlog.make_filtering_bound_logger(logging.WARNING)
+    structlog.configure(wrapper_class=quiet, logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    try:
+        sys.exit(main())
+    except BrokenPipeError:  # whoever read the table had enough; the files are written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -7,10 +7,11 @@ waited for while something is measured: so they are in nobody's figures.
 from __future__ import annotations
 
 import gc
+import math
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -73,6 +74,9 @@ class Line:
     theirs: tuple[float, ...] = ()
     sense: Sense = Sense.TIMES_LESS
     goal: float | None = None
+    against: str = ""  # whose samples ``theirs`` are, where a benchmark has several alternatives
+    promise: str = ""  # keys of the promises in promises.py that this line is about, separated by spaces
+    limit: str = ""  # what stands in the way, where the goal is missed
 
     @property
     def ours_median(self) -> float:
@@ -88,25 +92,84 @@ class Line:
         theirs = self.theirs_median
         match self.sense:
             case Sense.TIMES_LESS if theirs is not None:
-                return theirs / self.ours_median
+                return _ratio(theirs, self.ours_median)
             case Sense.TIMES_AS_MUCH if theirs is not None:
-                return self.ours_median / theirs
+                return _ratio(self.ours_median, theirs)
             case _:
                 return self.ours_median
 
     @property
     def met(self) -> bool | None:
-        if self.goal is None:
-            return None
+        return None if self.goal is None else self.meets(self.goal)
+
+    def meets(self, goal: float) -> bool:
+        """Whether the figure keeps to a goal, told in this line's sense."""
         if self.sense in (Sense.TIMES_LESS, Sense.AT_LEAST):
-            return self.figure >= self.goal
-        return self.figure <= self.goal
+            return self.figure >= goal
+        return self.figure <= goal
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        return tuple(self.promise.split())
+
+
+def _ratio(above: float, below: float) -> float:
+    """Two counts of nothing are alike; anything is infinitely more than nothing."""
+    if below == 0:
+        return 1.0 if above == 0 else math.inf
+    return above / below
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One curve of a chart: its points in ascending x."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A chart: how something grows, or how rules compare. ``says`` is the sentence below it."""
+
+    title: str
+    x: str
+    y: str
+    series: tuple[Series, ...]
+    log_x: bool = False
+    log_y: bool = False
+    says: str = ""
+    promise: str = ""  # as a line's: what was promised to be shown
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        return tuple(self.promise.split())
+
+
+Found = Line | Curve
 
 
 def spread(samples: tuple[float, ...]) -> float:
     """Half the distance from the smallest to the largest sample, as a share of the median."""
     middle = statistics.median(samples)
-    return (max(samples) - min(samples)) / 2 / middle if middle else 0.0
+    return (max(samples) - min(samples)) / 2 / abs(middle) if middle else 0.0
+
+
+class Shared:
+    """What several benchmarks of one run need and what takes long to make: made by the first that asks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[str, Path] = {}
+
+    def made(self, name: str, make: Callable[[Path], None]) -> Path:
+        """A folder that ``make`` filled once; who asks reads it, and works on a copy."""
+        if name not in self._made:
+            folder = self._folder / name
+            folder.mkdir(parents=True)
+            make(folder)
+            self._made[name] = folder
+        return self._made[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +177,10 @@ class Context:
     """What a benchmark is given: where it may write, and how much it should do."""
 
     folder: Path
+    shared: Shared
     quick: bool = False
     rounds: int | None = None
+    seconds: float | None = None  # of what goes on for a time
 
     def size(self, full: int, quick: int) -> int:
         return quick if self.quick else full
@@ -131,5 +196,6 @@ class Bench:
     name: str
     measures: str
     alternative: str
-    run: Callable[[Context], list[Line]]
+    run: Callable[[Context], Sequence[Found]]
     order: int = field(default=50)  # quick ones first
+    takes_s: float = field(default=30.0)  # about, on two cores: all together stay below 20 minutes

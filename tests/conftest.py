@@ -2,16 +2,51 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
 
+from tests.support.order import arranged, file_of
 from tests.support.postgres import PostgresServer, find_bin_dir
+from tests.support.quick_disk import quick_folder
 from tests.support.ssh import SshUpstream, find_sshd
 from tests.support.upstream import UpstreamServer
+
+# How long one example takes is the machine's load at that moment; what must be quick has tests of its own.
+settings.register_profile("evermirror", parent=settings(), deadline=None)
+settings.load_profile("evermirror")
+
+
+def pytest_configure() -> None:
+    folder = quick_folder()
+    if folder is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))  # read when the first tmp_path is made
+    gc.disable()  # until all tests are known: what is made meanwhile stays
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes
+        items[:] = arranged(items, lambda item: file_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)  # where there are several processes
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    from tests.support.sharing import FilesTogether
+
+    return FilesTogether(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def _not_installed(what: str, package: str) -> NoReturn:
@@ -20,6 +55,14 @@ def _not_installed(what: str, package: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    from tests.support.once import one_authority, statements_compiled_once
+
+    with statements_compiled_once(), one_authority(tmp_path_factory.mktemp("once")):
+        yield
 
 
 @pytest.fixture

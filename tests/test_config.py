@@ -17,8 +17,9 @@ from evermirror.config.show import as_toml, shown_settings, template, without_pa
 from evermirror.config.toml_lines import key_lines
 from evermirror.errors import ConfigError, ExitCode
 from evermirror.model.source import CatalogSource
+from evermirror.nodes.basics import credentials_of
 
-CANARY = "c4n4ry-s3cr3t"
+CANARY = "c4n4ry-s3cr3t-w0rd"
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +113,14 @@ BAD_FILES = [
     ("[schedule]\nslots = 2.5", "schedule.slots: 2.5 cannot be used"),
     ("[schedule]\npolls_per_second = inf", "schedule.polls_per_second:"),
     (
+        "[schedule]\npolls_per_second = 1e-306",
+        "schedule.polls_per_second: 1e-306 is out of bounds; accepted: a number (at least 1e-05)",
+    ),
+    (
+        '[limits]\nhost_rate = "0.01/h"',
+        "limits.host_rate: '0.01/h' is out of bounds; accepted: a rate such as",
+    ),
+    (
         '[schedule]\nmin_gap = "2h"\nmax_gap = "1h"',
         "evermirror.toml:2: schedule.min_gap: 7200 s is longer than max_gap",
     ),
@@ -180,6 +189,19 @@ BAD_FILES = [
     ('[credentials."A b"]\ntoken = "x"', "evermirror.toml:2: credentials.A b: a credential's name"),
     ('[credentials.a]\ntokn = "x"', "credentials.a.tokn: is not a setting"),
     ("[credentials]\na = 1", "credentials.a: is a section"),
+    ('[credentials.a]\ntoken = "x"\nhosts = ["https://git.example.org"]', "is not a host such as"),
+    ('[credentials.a]\ntoken = "x"\nhosts = ["ok.org", "a b"]', "'a b' is not a host such as"),
+    ('[credentials.a]\ntoken = "x"\nforge_url = "https://git.example.org/lab"', "forge_url needs it"),
+    (
+        '[credentials.a]\ntoken = "x"\nforge = "gitlab"\nforge_url = "https://git.example.org/api/v4"',
+        "is written without /api",
+    ),
+    (
+        '[credentials.a]\ntoken = "x"\nforge = "gitlab"\nforge_url = "https://me:pw@git.example.org"',
+        "has more than scheme, host and path",
+    ),
+    ('[credentials.a]\ntoken = "x"\nforge = "gitlab"\nforge_url = "ssh://git.example.org"', "http"),
+    ('[credentials.a]\ntoken = "x"\nhosts = ["git.example.org:99x"]', "is not a host such as"),
     ('[worker]\ntoken_file = "/nowhere/x"', "worker.token_file: '/nowhere/x' cannot be read: No such file"),
     ("[worker]\ntoken_file = 3", "worker.token_file: is not a path"),
     ('[worker]\ntoken = "a"\ntoken_file = "b"', "evermirror.toml:3: worker.token_file: given twice"),
@@ -271,9 +293,9 @@ def test_an_unreadable_file_is_one_clear_problem(content):
         ),
         (
             "EVERMIRROR_WEBHOOKS__SECRETS",
-            '{"h": "s"}',
+            '{"h": "one of sixteen or more"}',
             lambda c: c.webhooks.secrets["h"].get_secret_value(),
-            "s",
+            "one of sixteen or more",
         ),
         ("EVERMIRROR_FLEET__GRACE", "", lambda c: c.fleet.grace, 600.0),
     ],
@@ -287,6 +309,15 @@ def test_a_source_may_have_a_colon_after_a_slash_and_begin_with_the_home():
     places = [source.place for source in config.catalog.sources]
     assert places == ["./a:b", "/x/c:d", str(Path("~/urls").expanduser())]
     assert not any(source.is_address for source in config.catalog.sources)
+
+
+def test_hosts_of_a_credential_are_written_as_keys_have_them():
+    hosts = ["Git.Example.org", "git.example.org:8443", "[2001:DB8::1]:8443"]
+    forge = {"credentials.c.forge": "gitlab", "credentials.c.forge_url": "https://git.example.org/lab/"}
+    config = load_config(None, {}, {"credentials.c.token": "t", "credentials.c.hosts": hosts, **forge})
+    assert config.credentials["c"].hosts == ("git.example.org", "git.example.org:8443", "[2001:db8::1]:8443")
+    assert credentials_of(config).by_name["c"].hosts == frozenset(config.credentials["c"].hosts)
+    assert credentials_of(config).by_name["c"].forge_url == "https://git.example.org/lab"
 
 
 def test_a_source_in_git_has_a_branch_a_path_and_a_credential_and_is_shown_as_it_is_written():

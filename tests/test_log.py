@@ -10,6 +10,7 @@ import time
 import pytest
 import structlog
 
+from evermirror.faces.cli.starting import node_settings
 from evermirror.log import Scrubber, setup_logging
 
 CANARY = "c4n4ry-s3cr3t"
@@ -68,6 +69,19 @@ def test_hostile_text_stays_on_its_line_and_does_nothing(style, stream):
     told = stream.getvalue()
     assert not {"\x1b", "\x07", "\r", "\u202e"} & set(told)
     assert len(told.splitlines()) == 2
+
+
+def test_a_secret_that_is_changed_while_we_run_is_masked_as_the_old_one_is(stream, tmp_path, monkeypatch):
+    old, new = f"{CANARY}-old", f"{CANARY}-new"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stderr", stream)
+    file = tmp_path / "settings.toml"
+    file.write_text(f'[webhooks]\ngithub_secret = "{old}"\n')
+    _, read_again = node_settings(file)
+    file.write_text(f'[webhooks]\ngithub_secret = "{new}"\n')
+    read_again()
+    structlog.get_logger().info("a forge said", text=f"{old} and {new}")
+    assert lines(stream)[-1]["text"] == "******** and ********"
 
 
 def test_settings_and_counts_that_only_sound_secret_stay_readable():

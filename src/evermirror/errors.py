@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 3  # the server does not answer
     DENIED = 4  # token missing, wrong, or its role may not do this
     NOT_FOUND = 5  # no such repo, task, token
+    WAITS = 6  # done, but for what waits for a person's word
 
 
 class EvermirrorError(Exception):
@@ -70,6 +71,12 @@ class Conflict(EvermirrorError):
 
 class Unavailable(EvermirrorError):
     """Somebody who is needed for this does not answer now; later it may work."""
+
+
+class HookRefused(EvermirrorError):
+    """A hook that nobody vouches for: not signed as it should be, or there is no secret to check it by."""
+
+    exit_code = ExitCode.DENIED
 
 
 class EnvironmentUnfit(EvermirrorError):

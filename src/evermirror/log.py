@@ -24,6 +24,7 @@ _SECRET_KEYS = re.compile(
 _USERINFO = re.compile(r"(?P<scheme>(?<![a-z0-9+.-])[a-z0-9+.-]+://)[^\s/@]+@", re.I)
 _BEARER = re.compile(r"\b(?P<word>bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.I)
 _MULTI_LINE = frozenset({"exception", "stack"})
+_scrubbers: list[Scrubber] = []  # the one in use, once logging is set up
 
 
 def setup_logging(
@@ -33,13 +34,15 @@ def setup_logging(
     stream = sys.stderr if stream is None else stream
     human = style == "human" or (style == "auto" and stream.isatty())
     number = logging.getLevelNamesMapping()[level.upper()]
+    scrubber = Scrubber(secrets)
+    _scrubbers[:] = [scrubber]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
-        Scrubber(secrets),
+        scrubber,
     ]
     renderer: Processor = (
         structlog.dev.ConsoleRenderer(colors=stream.isatty())
@@ -65,11 +68,25 @@ def setup_logging(
     root.setLevel(number if number <= logging.DEBUG else max(number, logging.WARNING))
 
 
+def mask_too(secrets: Iterable[str]) -> None:
+    """Settings that are read again may have new ones. Those before stay masked: they may still be in use."""
+    secrets = tuple(secrets)
+    for scrubber in _scrubbers:
+        scrubber.learn(secrets)
+
+
 class Scrubber:
     """Masks secrets by key, by value and by shape, and neutralises control characters, in every field."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        known = sorted({s for s in secrets if len(s) >= SECRET_CHARS_MIN}, key=len, reverse=True)
+        self._secrets = frozenset[str]()
+        self._known: re.Pattern[str] | None = None
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Masked from now on, too."""
+        self._secrets |= {s for s in secrets if len(s) >= SECRET_CHARS_MIN}
+        known = sorted(self._secrets, key=len, reverse=True)
         self._known = re.compile("|".join(re.escape(s) for s in known)) if known else None
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

@@ -1,18 +1,17 @@
-"""The benchmarks' own arithmetic, and that each of them still runs."""
+"""The benchmarks' own arithmetic."""
 
 from __future__ import annotations
 
-import json
+import math
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from bench.__main__ import discover, figure_text, row_of, table_text
 from bench.measure import Line, Sense, Stopwatch, alternate, spread
-
-ROOT = Path(__file__).parent.parent.parent
+from bench.telling.table import figure_text, table_text, unit_and_time
+from tests.bench.records import POLL, ran
 
 
 def burn() -> None:
@@ -58,6 +57,8 @@ def test_sides_run_in_turn():
         (Line("x", "MB", (250.1,), sense=Sense.AT_MOST, goal=250), 250.1, False),
         (Line("x", "per s", (9.0,), sense=Sense.AT_LEAST, goal=8), 9.0, True),
         (Line("x", "ms", (1.0,)), 1.0, None),
+        (Line("x", "processes", (0.0,), (9.0,), goal=100), math.inf, True),
+        (Line("x", "processes", (0.0,), (0.0,), goal=100), 1.0, False),
     ],
 )
 def test_a_goal_is_judged_by_the_medians(line, figure, met):
@@ -67,36 +68,52 @@ def test_a_goal_is_judged_by_the_medians(line, figure, met):
 
 def test_the_table_has_one_row_a_line_and_says_what_was_missed():
     lines = [
-        Line("a", "ms", (1.0, 3.0), (200.0,), goal=150),
+        Line("a", "ms CPU", (1.0, 3.0), (200.0,), goal=150, against="git"),
         Line("b", "MB", (100.0,), sense=Sense.AT_MOST, goal=200),
     ]
-    text = table_text([row_of("demo", line) for line in lines])
-    assert len(text.splitlines()) == 4
-    assert "MISSED" in text.splitlines()[2]
-    assert "≥ 150" in text.splitlines()[2]
-    assert "MISSED" not in text.splitlines()[3]
+    head, _, missed, met = table_text([ran("demo", *lines)]).splitlines()
+    assert " ".join(missed.split()) == "demo a ms CPU 2.00 ±50% 200 git 100 ×less ≥ 150 MISSED"
+    assert " ".join(met.split()) == "demo b MB 100 – 100 ≤ 200 met"
+    assert head.split()[:4] == ["bench", "what", "unit", "time"]
+
+
+def test_a_line_with_a_first_and_a_next_goal_is_judged_by_both():
+    shown = [
+        table_text([ran("poll", replace(POLL, ours=(ours,), limit="handshakes"))]).splitlines()[2:]
+        for ours in (0.1, 0.2, 1.0)
+    ]
+    assert [row.partition("≥")[2] for row, *_ in shown] == [
+        " 100, 300  met",
+        " 100, 300  met, MISSED",
+        " 100, 300  MISSED",
+    ]
+    assert [len(limit) for _, *limit in shown] == [0, 1, 1]
+
+
+def test_below_a_missed_line_stands_its_limit_and_below_a_met_one_does_not():
+    over = Line("RSS", "MB", (300.0,), sense=Sense.AT_MOST, goal=250, limit="imports take 120 MB")
+    shown = table_text([ran("demo", over, replace(over, ours=(200.0,)))]).splitlines()
+    assert shown[3].strip() == "the limit: imports take 120 MB"
+    assert len(shown) == 5
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"),
+    [
+        ("ms CPU", ("ms", "CPU")),
+        ("s wall", ("s", "wall")),
+        ("CPU-s/GB", ("CPU-s/GB", "CPU")),
+        ("s CPU of git at the source", ("s CPU of git at the source", "CPU")),
+        ("MB", ("MB", "")),
+        ("", ("", "")),
+    ],
+)
+def test_the_table_says_which_time_a_unit_is_of(unit, told):
+    assert unit_and_time(unit) == told
 
 
 def test_figures_are_short():
-    shown = [figure_text(x) for x in (None, 1234567.8, 12.34, 1.234, 0.1234, 0.00012)]
-    assert shown == ["–", "1,234,568", "12.3", "1.23", "0.123", "0.00012"]
+    shown = [figure_text(x) for x in (None, 1234567.8, 12.34, 1.234, 0.1234, 0.00012, math.inf)]
+    assert shown == ["–", "1,234,568", "12.3", "1.23", "0.123", "0.00012", "∞"]
     assert spread((1.0, 2.0, 3.0)) == 0.5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", discover())
-def test_each_benchmark_runs_and_leaves_its_figures_as_json(name, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "bench", name, "--quick", "--rounds", "1", "--results", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (file,) = tmp_path.iterdir()
-    found = json.loads(file.read_text())
-    assert found["machine"]["cores"] >= 1
-    assert [b["name"] for b in found["benches"]] == [name]
-    assert all(line["ours"] for line in found["benches"][0]["lines"])
+    assert spread((-1.0, -2.0, -3.0)) == 0.5

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from collections import Counter
 
-from bench.bench_pull_day import ProcessCount
-from bench.pull_sources import SHARES, Source, make_sources, push_times
-from bench.server import GitServer, Served
+from bench.figures.pull_day import ProcessCount
+from bench.worlds.pull_sources import SHARES, Source, make_sources, push_times
+from bench.worlds.server import GitServer, Served
 from evermirror.model.repo import Priority
 from tests.support.gitrepo import UpstreamRepo
 

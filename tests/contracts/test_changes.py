@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import RepoExcused, RepoFailed, RepoHeld, RepoSynced, RepoVerified
 from evermirror.model.access import Role
 from evermirror.model.activity import Activity
@@ -17,32 +16,6 @@ from evermirror.model.repo import Host, Mode, Priority, RepoRecord, RepoSpec, Re
 A, B, C = (f"example.org/team/{name}" for name in "abc")
 OLD, NEW = "ab" * 32, "cd" * 32
 HELD = Failure(FailureKind.CONFLICT, "emptied")
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/store.db"
-    return request.getfixturevalue("postgres_database")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-async def store(url, clock):
-    store = await Store.open(url, clock=clock)
-    yield store
-    await store.close()
 
 
 def repo(key=A, **kwargs):

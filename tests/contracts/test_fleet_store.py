@@ -36,32 +36,6 @@ A, B, C = "example.org/team/a", "example.org/team/b", "例え.jp/ü"
 HELD, PLANNED = CopyState.HELD, CopyState.PLANNED
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/store.db"
-    return request.getfixturevalue("postgres_database")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-async def store(url, clock):
-    store = await Store.open(url, clock=clock)
-    yield store
-    await store.close()
-
-
 def repo(key=A, **kwargs):
     spec_names = ("priority", "interval_s", "mode", "private", "credential", "fallbacks")
     spec = {n: kwargs.pop(n) for n in spec_names if n in kwargs}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evermirror.core.pull.events import OpenTask
 from evermirror.core.watch.progress import overall, progress_of
 from evermirror.core.watch.statistics import count_errors, period_of
-from evermirror.edge.store import pull_progress
+from evermirror.edge.store import pull_course, pull_progress
 from evermirror.edge.store.outcomes import Outcome, outcome_of, pushes_of
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import (
@@ -27,8 +27,9 @@ from evermirror.edge.store.writes import (
 )
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
-from evermirror.model.figures import ClassProgress, ErrorFilter, KindCount, Period, ProgressNote
+from evermirror.model.figures import ClassProgress, ErrorFilter, KindCount, Period, Pressure, ProgressNote
 from evermirror.model.messages import Synced
+from evermirror.model.pull import Load, LoadLevel
 from evermirror.model.push import Pushed, PushedRef, RefOutcome
 from evermirror.model.refs import RefChange
 from evermirror.model.repo import Priority, RepoStatus
@@ -40,20 +41,6 @@ HOSTILE = "é日本 %_\\'\";--\r\n\x00\x1b[31m\udcff\ud800"
 TIMEOUT = Failure(FailureKind.NETWORK_TIMEOUT, "no answer", "try later")
 DENIED = Failure(FailureKind.PERMISSION_DENIED, "you may not")
 SKIPPED, SUCCESS, FAILED = TaskStatus.SKIPPED, TaskStatus.SUCCESS, TaskStatus.FAILED
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/store.db"
-    return request.getfixturevalue("postgres_database")
-
-
-@pytest.fixture
-async def store(url):
-    store = await Store.open(url, clock=lambda: 1000.0)
-    yield store
-    await store.close()
 
 
 @pytest.fixture
@@ -629,7 +616,7 @@ async def test_progress_by_hand(store):
     await store.apply([verified(keys[6], 950.0)])
     found = await store.pull_progress(1000.0, 60.0, [keys[5]])
     delays = (100 + 300 + 900 + 10 + 50) / 5
-    expected = ClassProgress(8, 2, 1, 3, 1, 1, pytest.approx(delays), 5)
+    expected = ClassProgress(8, 2, 1, 3, 1, 1, pytest.approx(delays), 5, worst_delay_s=900.0)
     assert found[Priority.NORMAL] == expected
     assert found[Priority.CRITICAL] == ClassProgress(0, 0, 0, 0, 0, 0, None, 0)
 
@@ -655,6 +642,23 @@ async def test_many_that_are_syncing_are_asked_for_in_parts(store, monkeypatch):
     assert (found.total, found.syncing, found.pending) == (20, 20, 0)
 
 
+async def test_the_course_has_each_class_and_what_sources_bore(store):
+    of_all = ClassProgress(9, 4, 1, 1, 2, 1, 7.5, 8, worst_delay_s=99.5, equal=5, compared=8)
+    classes = {Priority.HIGH: of_all, Priority.LOW: ClassProgress(0, 0, 0, 0, 0, 0, None)}
+    load = Load(LoadLevel.HIGH, "cpu 83 %")
+    pressed = ProgressNote(1.0, of_all, classes, Pressure(5, 4, 33, load, 120, 12.5, 10**12))
+    unknown = ProgressNote(2.0, of_all, {}, Pressure(5, 0, 0, None))
+    for noted in (pressed, unknown):
+        await store.note_progress(noted.at, noted.overall, noted.classes, noted.pressure)
+    assert await store.progress_course(0.0, 9.0) == (pressed, unknown)
+    assert pressed.overall.equal_share == 0.625
+    await store.note_progress(1.0, of_all, {Priority.LOW: of_all})  # again: what was noted before is gone
+    assert await store.progress_course(0.0, 2.0) == (ProgressNote(1.0, of_all, {Priority.LOW: of_all}),)
+    await store.cleanup_tasks(5.0)
+    async with store._db.read() as c:
+        assert (await c.scalars(sa.text("SELECT count(*) FROM pull_course_classes"))).one() == 0
+
+
 async def test_the_course_of_progress_is_kept_and_cleaned_with_the_history(store, monkeypatch):
     notes = [ProgressNote(float(n), ClassProgress(9, n, 1, 2, 3, 4, None if n else 5.5, 6)) for n in range(5)]
     for noted in notes:
@@ -662,7 +666,7 @@ async def test_the_course_of_progress_is_kept_and_cleaned_with_the_history(store
     assert await store.progress_course(1.0, 4.0) == tuple(notes[1:4])
     again = ProgressNote(3.0, ClassProgress(1, 1, 0, 0, 0, 0, 1.0, 1))
     await store.note_progress(again.at, again.overall)
-    monkeypatch.setattr(pull_progress, "COURSE_MAX", 3)
+    monkeypatch.setattr(pull_course, "COURSE_MAX", 3)
     assert await store.progress_course(0.0, 10.0) == (notes[2], again, notes[4])
     await store.apply([TaskRecorded(A, Outcome(SUCCESS, 1.0, 2.0))])
     assert await store.cleanup_tasks(older_than=4.0) == 1

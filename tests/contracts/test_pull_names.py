@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from evermirror.core.fleet.table import TRUSTED_ONLY
-from evermirror.edge.store.store import Store
 from tests.support.pull_store import A, B, C, project, repo, target
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-async def store(request, tmp_path):
-    place = f"sqlite:///{tmp_path}/store.db"
-    if request.param != "sqlite":
-        place = request.getfixturevalue("postgres_database")
-    store = await Store.open(place)
-    yield store
-    await store.close()
 
 
 async def test_many_names_are_keys_or_aliases_and_what_is_nobodys_is_left_out(store):

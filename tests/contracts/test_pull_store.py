@@ -32,32 +32,6 @@ DENIED = Failure(FailureKind.PERMISSION_DENIED, "you may not")
 SUCCESS, FAILED = TaskStatus.SUCCESS, TaskStatus.FAILED
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/store.db"
-    return request.getfixturevalue("postgres_database")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-async def store(url, clock):
-    store = await Store.open(url, clock=clock)
-    yield store
-    await store.close()
-
-
 async def everything(store, table):
     async with store._db.read() as c:
         return (await c.execute(sa.text(f"SELECT * FROM {table}"))).all()  # noqa: S608
@@ -588,7 +562,7 @@ async def test_an_older_database_keeps_its_history_and_knows_its_errors(url):
         assert not (await store.find_repo(A)).spec.pulled
         told = (await store.pull_progress(1000.0, 200.0, []))[Priority.HIGH]
         assert (told.total, told.synced) == (1, 1)
-        assert (await store.worst_verified()).oldest_verified_at == 900.0
+        assert (await store.overview_counts(0.0)).oldest_verified_at == 900.0
         (put,) = await store.put_projects([project(A, targets=(target(),))])
         assert await store.load_projects() == (put,)
     finally:

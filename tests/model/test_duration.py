@@ -1,6 +1,7 @@
 """Durations, sizes and rates: what is read, what is refused, and that both ways agree."""
 
 import contextlib
+import math
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,13 @@ from evermirror.errors import InvalidValue, UsageError
 from evermirror.model.duration import (
     DURATION_MAX_S,
     SIZE_MAX_BYTES,
+    TOOK_MAX_S,
     format_duration,
     format_size,
     parse_duration,
     parse_rate,
     parse_size,
+    took_s,
 )
 
 
@@ -159,3 +162,17 @@ def test_no_text_breaks_the_parsers(text):
     for parse in (parse_duration, parse_size, parse_rate):
         with contextlib.suppress(InvalidValue):
             assert parse(text) >= 0
+
+
+@pytest.mark.parametrize(
+    ("started", "ended", "took"),
+    [
+        (1.0, 3.5, 2.5),
+        (3.0, 1.0, 0.0),
+        (-1.7e308, 1.7e308, 0.0),
+        (0.0, 1.7e308, TOOK_MAX_S),
+        (math.nan, 1.0, 0.0),
+    ],
+)
+def test_a_time_that_another_tells_is_never_more_than_a_number(started, ended, took):
+    assert took_s(started, ended) == took

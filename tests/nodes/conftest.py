@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.migrated import tables_at_once
 from tests.support.stage import Stage
 from tests.support.upstream import UpstreamServer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tables_at_once() -> Iterator[None]:
+    with tables_at_once():
+        yield
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from datetime import UTC
 from evermirror.core.fleet.table import TRUSTED_ONLY
 from evermirror.core.pull.machine import PullMachine
 from evermirror.core.pull.settings import PullSettings
+from evermirror.edge.store.recorder import Recorder
+from evermirror.edge.store.store import Store
 from evermirror.model.messages import Started, Synced, SyncNow
 from evermirror.model.pull import TargetSpec
 from evermirror.model.push import Pushed
@@ -18,15 +20,29 @@ from evermirror.model.refs import Oid, RefsDigest
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskStatus
 from evermirror.model.url import UrlRules
-from evermirror.nodes.coordinator.pull_admin import PullAdmin, PullAdminSettings
-from evermirror.nodes.coordinator.pull_alerts import PullAlerts
-from evermirror.nodes.coordinator.pull_jobs import JobSettings, PullJobs
-from evermirror.nodes.coordinator.pulling import Pulling
+from evermirror.nodes.coordinator.pull.pull_admin import PullAdmin, PullAdminSettings
+from evermirror.nodes.coordinator.pull.pull_jobs import JobSettings, PullJobs
+from evermirror.nodes.coordinator.pull.pulling import Pulling
 from evermirror.nodes.pull_service import NewProject, ProjectChange
-from tests.nodes.test_coordinator import DIGEST, TIP, House, synced
+from tests.nodes.test_coordinator import DIGEST, TIP, Clock, House, synced
+from tests.support.alert_book import BookAlerts
 
 PUT = RefsDigest("e" * 64)
 HOST = "git.example.org"
+
+
+@contextlib.asynccontextmanager
+async def built(kind, folder):
+    """A house of this kind, where nobody is yet; its store and all in it go by one clock."""
+    clock = Clock()
+    store = await Store.open(f"sqlite:///{folder / 'db'}", clock=clock)
+    try:
+        async with Recorder(store, flush_s=0.01) as recorder:
+            house = kind(store, recorder)
+            house.clock = clock
+            yield house
+    finally:
+        await store.close()
 
 
 class PullHouse(House):
@@ -35,7 +51,7 @@ class PullHouse(House):
     settings = PullSettings()
 
     async def furnish(self):
-        self.alerts = PullAlerts()
+        self.alerts = BookAlerts(self.clock)
         self.pulling = Pulling(
             PullMachine(self.settings, UTC),
             store=self.store,

@@ -10,8 +10,8 @@ import pytest
 from evermirror.errors import Unavailable
 from evermirror.model.wire import Accused
 from evermirror.model.worker import Duty
-from evermirror.nodes.coordinator import accusing
-from evermirror.nodes.coordinator.accusing import Accusations, Looks
+from evermirror.nodes.coordinator.aggregators import accusing
+from evermirror.nodes.coordinator.aggregators.accusing import Accusations, Looks
 
 KEY = "example.org/team/a"
 
@@ -82,6 +82,8 @@ async def test_one_aggregator_is_believed_about_three_in_an_hour():
     (alert,) = house.alerts
     assert "w3" in alert.text
     assert not alert.over
+    assert (alert.facts["worker"], alert.facts["lately"]) == ("w3", "3")
+    assert alert.facts["reason"] in alert.text
     await house.accuse(50, by="aggregator/2")
     assert house.quarantined[-1] == "w50"
     house.now += accusing.WITHIN_S
@@ -96,6 +98,8 @@ async def test_no_more_than_a_quarter_of_the_fleet_is_quarantined(workers, belie
         await house.accuse(worker, by=f"aggregator/{worker}")
     assert len(house.quarantined) == believed
     assert house.it.figures.held_back == workers - believed
+    told = {(alert.facts["already"], alert.facts["workers"]) for alert in house.alerts}
+    assert told == ({(str(believed), str(workers))} if workers > believed else set())
 
 
 async def test_the_bound_holds_also_for_accusations_at_the_same_moment():

@@ -11,6 +11,8 @@ import pytest
 
 from evermirror.core.collect.events import End
 from evermirror.core.collect.rows import How
+from evermirror.core.maintain import queue
+from evermirror.edge.git import short_fetch
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.aggregator import collected_care, collecting, patient_store
@@ -39,6 +41,26 @@ async def row_of(node, key):
 
 
 # Following
+
+
+async def test_a_push_comes_by_the_short_way_and_what_is_odd_by_gits_own(fleet, monkeypatch):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        git = node.side.mirrors._git
+        run, ran = git.run, []
+
+        async def noted(args, **more):
+            ran.append(args[0])
+            return await run(args, **more)
+
+        monkeypatch.setattr(git, "run", noted)
+        await fleet.until_tip(node, key, await asyncio.to_thread(repo.commit))
+        assert ran == ["index-pack", "rev-list"]
+        monkeypatch.setattr(short_fetch, "PACK_BYTES_MAX", 10)
+        await fleet.until_tip(node, key, await asyncio.to_thread(repo.commit))
+        assert "fetch" in ran
+        assert fleet.clones(key) == 1
 
 
 async def test_what_a_worker_mirrors_can_be_cloned_and_follows_pushes(fleet, tmp_path):
@@ -369,7 +391,7 @@ async def test_a_client_that_waits_in_vain_is_told_so_and_when_to_come_again(fle
 
 
 async def test_above_the_mark_nothing_new_is_fetched_and_clients_are_told_why(fleet):
-    full = {"disk_high": 0.0001, "wait": "1s"}
+    full = {"disk_high": 1e-9, "wait": "1s"}
     async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator(aggregator=full) as node:
         _, key = await fleet.add("one")
         await fleet.until(lambda: _known(node, key))
@@ -388,7 +410,7 @@ async def test_above_the_mark_what_was_pulled_through_leaves_for_good(fleet):
             assert (await asked(node, key)).status_code == 200
             path = node.side.mirrors.path(RepoKey(key))
             assert path.is_dir()
-        async with fleet.aggregator(aggregator={**PULLING, "disk_high": 0.0001}) as node:
+        async with fleet.aggregator(aggregator={**PULLING, "disk_high": 1e-9}) as node:
             await fleet.until(lambda: _is(lambda: not path.exists()))
             row = await row_of(node, key)
             assert row is not None
@@ -434,6 +456,7 @@ async def test_mirrors_here_are_equal_to_upstreams_with_all_their_refs(fleet):
 
 async def test_what_fetches_left_in_pieces_is_put_together_and_goes_on_being_followed(fleet, monkeypatch):
     monkeypatch.setattr(collected_care, "SETTLE_S", 0.0)
+    monkeypatch.setattr(queue, "AFTER_INTERRUPTION_S", 0.0)  # a fetch may come in the middle of it
     packs = {"maintenance": {"packs_max": 2}}
     async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator(**packs) as node:
         repo, key = await fleet.add("one")

@@ -107,7 +107,7 @@ async def test_a_commit_that_is_not_there_fails_its_caller_alone(stage, upstream
     async with stage.up(schedule={"min_gap": "1h"}) as up:
         await up.add(repo.url)
         assert (await up.sync("team/x", min_commit=repo.tip()))["status"] in ("success", "skipped")
-        task = await up.sync("team/x", min_commit="0123456789" * 4)
+        task = await up.sync("team/x", min_commit="0123456789" * 4, within=0)
         assert task["status"] == "failure"
         assert task["result"]["error_type"] == "NOT_FOUND"
         assert (await up.repo("team/x")).status.value == "active"

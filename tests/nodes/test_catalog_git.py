@@ -5,7 +5,7 @@ import pytest
 from evermirror.core.catalog.formats import parse_file
 from evermirror.errors import EvermirrorError
 from evermirror.nodes.all_in_one import UpOptions
-from evermirror.nodes.coordinator.catalog_state import APPLIED
+from evermirror.nodes.coordinator.catalog.catalog_state import APPLIED
 from evermirror.nodes.service import RepoFilter
 from tests.support.gitrepo import UpstreamRepo
 
@@ -319,7 +319,7 @@ async def test_what_the_api_adds_and_removes_is_committed_and_pushed(stage, cata
 
 
 async def test_what_could_not_be_pushed_is_told_and_pushed_later(stage, upstream, catalog, made, monkeypatch):
-    monkeypatch.setattr("evermirror.nodes.coordinator.catalog_publish.RETRY_MAX_S", 0.2)
+    monkeypatch.setattr("evermirror.nodes.coordinator.catalog.catalog_publish.RETRY_MAX_S", 0.2)
     catalog.commit(files={"x": f"{made[0]}\n"})
     source = {"url": catalog.url, "writable": True}
     async with stage.up(**settings(source)) as up:  # the server takes no pushes yet

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import time
 from dataclasses import asdict, replace
 
@@ -37,6 +36,7 @@ from evermirror.model.messages import (
     Refused,
     Released,
     ReleaseRepos,
+    RunningSync,
     Started,
     Synced,
     SyncNow,
@@ -48,6 +48,7 @@ from evermirror.model.relay import NodeId, Source
 from evermirror.model.repo import Host, Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import TaskStatus, Trigger
 from evermirror.model.url import UrlRules
+from evermirror.model.whole import ClassFreshness
 from evermirror.model.wire import (
     PROTOCOL,
     Answer,
@@ -62,11 +63,12 @@ from evermirror.model.wire import (
     Taken,
     Welcomed,
 )
-from evermirror.nodes.coordinator import tasks as tasks_module
 from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.coordinator.fleet import OWN_TOKEN, Fleet
 from evermirror.nodes.coordinator.orders import Orders
-from evermirror.nodes.service import AddStatus, PollPlan, RepoFilter, TaskParams
+from evermirror.nodes.coordinator.tasks import tasks as tasks_module
+from evermirror.nodes.coordinator.tasks.task_given import AHEAD_MAX
+from evermirror.nodes.service import AddStatus, PollPlan, RepoFilter, Running, TaskParams
 
 URL = "https://github.com/owner/name"
 KEY = RepoKey("github.com/owner/name")
@@ -110,8 +112,8 @@ class ScriptedWorker:
         self.said = self.taken = 0
         self.connection = None
 
-    async def join(self, server, token=OWN_TOKEN, holds=()):
-        identity = Identity(token, self.name, Role.WORKER, trusted=True)
+    async def join(self, server, token=OWN_TOKEN, holds=(), trusted=True):
+        identity = Identity(token, self.name, Role.WORKER, trusted=trusted)
         self.connection = await server.dialer(identity).dial()
         await self.connection.send(Hello(self.protocol, "1", self.name, boot=id(self), generation=1))
         assert isinstance(await self.connection.receive(), Welcomed)
@@ -245,24 +247,9 @@ class House:
         return await self.it.find_repo(which)
 
 
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory):
-    """Migrated once and copied: a quarter of a second less for each test."""
-    file = tmp_path_factory.mktemp("empty") / "db"
-
-    async def make():
-        store = await Store.open(f"sqlite:///{file}")
-        await store.backup(file.with_suffix(".copy"))
-        await store.close()
-
-    asyncio.run(make())
-    return file.with_suffix(".copy")
-
-
 @pytest.fixture
-async def empty_house(tmp_path, empty_database):
+async def empty_house(tmp_path):
     """Nobody is there yet."""
-    shutil.copy(empty_database, tmp_path / "db")
     store = await Store.open(f"sqlite:///{tmp_path / 'db'}")
     try:
         async with Recorder(store, flush_s=0.01) as recorder:
@@ -446,18 +433,39 @@ async def test_a_task_goes_to_the_worker_with_what_was_asked(house):
     assert await house.it.list_tasks(KEY, 10) == (task,)
 
 
-async def test_tasks_that_ask_the_same_merge_until_their_poll_begins(house):
+async def test_tasks_that_ask_the_same_merge_while_nobody_was_given_them(house):
     await house.add()
     await house.commands()
     first = await house.submit()
-    assert (await house.submit()).id == first.id
-    assert (await house.submit()).id == first.id
-    assert len(await house.commands()) == 1
-    await house.take(Started(KEY, (first.id,), T0))
-    second = await house.submit()  # the poll under way may have looked too early
-    assert second.id != first.id
-    assert (await house.submit()).id == second.id
-    assert [c.task_id for c in await house.commands()] == [second.id]
+    second = await house.submit()  # the worker may look already: it alone can merge them
+    assert [c.task_id for c in await house.commands()] == [first.id, second.id]
+    await house.take(Started(KEY, (first.id, second.id), T0))
+    third = await house.submit()
+    assert third.id not in (first.id, second.id)
+    assert {(await house.submit()).id for _ in range(5)} == {third.id}
+    await house.it._tasks.route()
+    assert await house.commands() == [], "it waits its turn, so that others can join it"
+    await house.take(synced(first.id, second.id))
+    assert house.it._poke.is_set()
+    await house.it._tasks.route()
+    assert [c.task_id for c in await house.commands()] == [third.id]
+    assert (await house.submit()).id != third.id
+
+
+async def test_those_who_ask_while_the_worker_tells_nothing_are_few_tasks(house):
+    """It waits for its host, perhaps an hour: what it has is not joined, and does not grow."""
+    await house.add()
+    await house.commands()
+    tasks = [(await house.submit()).id for _ in range(50)]
+    assert len(set(tasks)) == AHEAD_MAX + 1
+    given = [c.task_id for c in await house.commands()]
+    assert given == tasks[:AHEAD_MAX]
+    house.clock.now += 30 * 86_400.0
+    await house.it._tasks.route()
+    assert (await house.it.get_task(tasks[-1])).status is TaskStatus.PENDING, "a worker is there for it"
+    await house.take(Started(KEY, tuple(given), T0), synced(*given))
+    await house.it._tasks.route()
+    assert [c.task_id for c in await house.commands()] == [tasks[-1]]
 
 
 async def test_tasks_that_ask_for_something_else_or_of_another_repo_do_not_merge(house):
@@ -477,6 +485,8 @@ async def test_tasks_that_ask_for_something_else_or_of_another_repo_do_not_merge
 
 async def test_a_round_of_others_does_not_end_the_merging(house):
     await house.add()
+    first = await house.submit()
+    await house.take(Started(KEY, (first.id,), T0))
     task = await house.submit()
     await house.take(Started(KEY, (), T0), synced(at=T0 + 1))
     assert (await house.submit()).id == task.id
@@ -508,7 +518,7 @@ async def test_a_url_that_is_not_in_the_catalog_is_added_only_for_those_who_may(
 
 async def started_waiting(house, task, wait_s=20.0):
     waiting = asyncio.create_task(house.it.wait_task(task.id, wait_s))
-    while task.id not in house.it._tasks._ended:
+    while task.id not in house.it._tasks._waiters._events:
         await asyncio.sleep(0)
     await asyncio.sleep(0.05)
     assert not waiting.done()
@@ -531,7 +541,7 @@ async def test_who_waits_is_answered_by_the_end_of_the_task(house, report, statu
     await house.worker.say(report(task.id))
     async with asyncio.timeout(5):
         assert (await waiting).status is status
-    assert house.it._tasks._ended == {}
+    assert house.it._tasks._waiters._events == {}
     assert (await house.it.wait_task(task.id, 20)).status is status  # one that has ended waits for nothing
 
 
@@ -546,7 +556,7 @@ async def test_who_waits_too_short_gets_the_task_as_it_is(house):
         40.0,
         "receiving",
     )
-    assert house.it._tasks._ended == {}
+    assert house.it._tasks._waiters._events == {}
 
 
 async def test_waiting_is_bounded_whatever_is_asked(house, monkeypatch):
@@ -586,7 +596,7 @@ async def test_waiting_for_a_task_that_is_not_there_is_not_found_and_leaves_noth
         await house.it.wait_task(77, 5)
     with pytest.raises(NotFound):
         await house.it.get_task(77)
-    assert house.it._tasks._ended == {}
+    assert house.it._tasks._waiters._events == {}
 
 
 async def test_all_callers_of_one_round_get_its_end_and_each_refusal_is_its_own(house):
@@ -665,6 +675,10 @@ async def test_a_task_goes_out_right_behind_the_assignment_it_waited_for(empty_h
         sent = await house.commands()
         assert [type(c) for c in sent] == [AssignRepos, SyncNow]
         assert sent[1].task_id == task.id
+        assert sent[1].early, "the first clone is its own"
+        await house.take(synced(task.id, first=True))
+        await house.submit()
+        assert [c.early for c in await house.commands()] == [False]
 
 
 async def test_tasks_of_a_worker_that_began_anew_are_given_again(house):
@@ -831,6 +845,9 @@ async def test_the_overview_shows_the_workers_latest_status_and_every_warning(ho
     assert told.hosts == worker_status().hosts
     assert told.warnings == ("of the worker", "of the catalog")
     assert (told.total_repos, told.fresh_repos, told.worst_lag_s) == (2, 1, 101.0)
+    assert told.freshness[Priority.NORMAL] == ClassFreshness(live=1, fresh=1, worst_lag_s=101.0)
+    assert told.freshness[Priority.HIGH] == ClassFreshness(live=1, fresh=0, worst_lag_s=None)
+    assert (told.never_verified, told.changes_per_minute) == (1, 0.0)  # the first word only begins the count
     assert told.by_priority == {"critical": 0, "high": 1, "normal": 1, "low": 0} or told.by_priority == {
         "high": 1,
         "normal": 1,
@@ -841,6 +858,19 @@ async def test_the_overview_shows_the_workers_latest_status_and_every_warning(ho
         await asyncio.sleep(0.002)
     house.clock.now += 1.0
     assert (await house.it.overview()).disk_total_bytes == 0  # what is gone has no disk
+
+
+async def test_the_overview_names_who_runs_what_and_tells_rates_of_what_was_told(house):
+    running = (RunningSync(KEY, "receiving", 5.0, 10, T0),)
+    await house.take(worker_status())
+    house.clock.now += 30.0
+    await house.take(worker_status(running=running, changes_total=5, received_bytes_total=3099))
+    told = await house.it.overview()
+    name = house.fleet.machine.record(next(iter(house.fleet.connected()))).facts.name
+    assert told.running == (Running(running[0], name),)
+    assert (told.changes_per_minute, told.received_bytes_per_second) == (4.0, 100.0)
+    [now] = await house.it.course(1)
+    assert (now.at, now.work) == (T0 + 30.0, None)
 
 
 async def test_the_overview_is_counted_at_most_once_a_second(house):

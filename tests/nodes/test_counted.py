@@ -9,8 +9,9 @@ import pytest
 from evermirror.errors import Unavailable
 from evermirror.model.figures import ErrorFilter
 from evermirror.model.repo import Priority
-from evermirror.nodes.coordinator.counted import FRESH_S, Counted
-from evermirror.nodes.coordinator.pull_counts import PullCounts
+from evermirror.nodes.coordinator import counted as counting
+from evermirror.nodes.coordinator.counted import FRESH_S, Counted, Recounted
+from evermirror.nodes.coordinator.pull.pull_counts import PullCounts
 from tests.nodes.test_coordinator import Clock
 
 
@@ -84,6 +85,71 @@ async def test_different_figures_take_turns_and_few_may_wait():
     assert await counted.get(3, slow.count) == 4  # the first is forgotten for it
     assert await counted.get(2, slow.count) == 3
     assert await counted.get(0, slow.count) == 5
+
+
+async def test_the_figure_before_stands_in_while_it_is_counted_anew_for_long(monkeypatch):
+    monkeypatch.setattr(counting, "PATIENCE_S", 0.0)
+    clock, slow, begun = Clock(), Slow(), []
+
+    async def count(now):
+        begun.append(now)
+        return await slow.count()
+
+    figure = Recounted(clock, count)
+    first = await soon(figure.get(), figure.get())
+    clock.now += 0.1
+    slow.go.set()
+    assert await asyncio.gather(*first) == [1, 1]  # there is none before
+    slow.go.clear()
+    clock.now += 0.1 * counting.REST - 0.01
+    assert (await figure.get(), slow.asked) == (1, 1)  # it rests
+    clock.now += 0.02
+    assert [await figure.get() for _ in range(3)] == [1, 1, 1]
+    assert (slow.asked, begun[1]) == (2, clock.now)
+    clock.now = begun[0] + counting.STAND_IN_MAX_S
+    assert await figure.get() == 1
+    clock.now += 0.01
+    [late] = await soon(figure.get())
+    assert not late.done()  # one so old stands in for nothing
+    slow.go.set()
+    assert await late == 2
+    clock.now -= 1000.0  # a clock that was set back
+    assert (await figure.get(), slow.asked) == (3, 3)
+
+
+async def test_a_quick_count_is_waited_for_and_a_failed_one_is_not_remembered():
+    clock, slow = Clock(), Slow()
+    slow.go.set()
+    trouble = [None, OSError("no database"), None]
+
+    async def count(now):
+        error = trouble.pop(0)
+        await slow.count()
+        if error:
+            raise error
+        return slow.asked
+
+    figure = Recounted(clock, count)
+    assert await figure.get() == 1
+    with pytest.raises(OSError, match="no database"):
+        await figure.get()
+    assert await figure.get() == 3
+
+
+async def test_who_leaves_waits_for_a_count_under_way(monkeypatch):
+    monkeypatch.setattr(counting, "PATIENCE_S", 0.0)
+    clock, slow = Clock(), Slow()
+    figure = Recounted(clock, lambda now: slow.count())
+    await figure.settled()  # there is none
+    slow.go.set()
+    await figure.get()
+    slow.go.clear()
+    assert await figure.get() == 1
+    [leaving] = await soon(figure.settled())
+    assert (leaving.done(), slow.at_once) == (False, 1)
+    slow.go.set()
+    await leaving
+    assert slow.at_once == 0
 
 
 class CountingStore:

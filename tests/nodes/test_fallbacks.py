@@ -190,7 +190,9 @@ async def test_several_callers_share_the_round_that_goes_on_elsewhere_and_each_i
         upstream.delay_s = 0.3
         twin.commit()
         tasks = await asyncio.gather(*(synced(up, "team/x") for _ in range(5)), _later(up))
-        assert [task["status"] for task in tasks] == ["success"] * 6
+        *first, later = [task["status"] for task in tasks]
+        assert first == ["success"] * 5
+        assert later in ("success", "skipped")  # with them, or by a look of its own, which finds nothing new
         assert up.node.worker._rounds.open == {}
 
 
@@ -222,6 +224,6 @@ async def test_a_repo_released_while_its_round_goes_on_elsewhere_leaves_nothing(
         await up.until(reached)
         assert key in engine._rounds.open
         await engine.obey(ReleaseRepos((RepoKey(key),), delete=True))
-        assert (engine._rounds.open, engine._rounds._jobs) == ({}, {})
+        assert (engine._rounds.open, engine._rounds._jobs.tasks) == ({}, {})
         assert (engine._scheduler.polls_in_flight, engine._scheduler.hosts(0.0)) == (0, ())
         assert bool(spare.requests) == (moment == "asked there")

@@ -42,7 +42,7 @@ from evermirror.model.wire import (
     Rejected,
 )
 from evermirror.model.worker import Duty
-from evermirror.nodes.coordinator import accusing, feed, feeds
+from evermirror.nodes.coordinator.aggregators import accusing, feed, feeds
 from evermirror.nodes.running import running
 from tests.support.followers import house_at
 
@@ -640,3 +640,32 @@ async def test_of_two_that_come_at_once_the_later_stays(house):
     assert shown.connected
     await second.close("over")
     await two
+
+
+# What clients of an aggregator get
+
+
+async def test_it_is_known_when_an_aggregator_has_what_a_sync_brought(house, monkeypatch):
+    monkeypatch.setattr(feeds, "FIRST_S", 0.2)
+    collected = house.lead.feeds.collected
+    async with house.aggregator() as front, house.aggregator(6, "back") as back:
+        nodes = {a.name: a.node for a in house.lead.admin.look().aggregators}
+        name = next(n for n in nodes if n != "back")
+        began = time.monotonic()
+        assert not await collected(nodes[name], A, OLD, 30.0), (
+            "it may be one that fetches what it is asked for"
+        )
+        assert time.monotonic() - began < 5.0
+        await front.say(Have((HeldRepo(A, OLD, 1.0),)))
+        await house.until(lambda: house.lead.feeds._witnesses.digest(nodes[name], A))
+        assert await collected(nodes[name], A, OLD, 0.0)
+        assert not await collected(nodes[name], A, NEW, 0.05)
+        waiting = asyncio.create_task(house.lead.admin.serves(nodes[name], A, NEW, 20.0))
+        await asyncio.sleep(0.05)
+        await back.say(Have((HeldRepo(A, NEW, 1.0),)))
+        await asyncio.sleep(0.05)
+        assert not waiting.done(), "another one has it"
+        await front.say(Have((HeldRepo(A, NEW, 1.0),)))
+        async with asyncio.timeout(10):
+            assert await waiting
+        assert not await collected("aggregator/77", A, NEW, 0.0)

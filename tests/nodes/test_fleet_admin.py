@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from evermirror.core.watch.kinds import FLEET_KINDS
 from evermirror.errors import Conflict, NotFound, Unavailable
+from evermirror.model.alert import Level
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.worker import Duty
 from evermirror.nodes.coordinator import fleet_admin
+from evermirror.nodes.coordinator.fleet_alerts import FleetWatch
 from tests.support.crew import hand, status_of, working
 
 QUICK = {"heartbeat": "100ms", "max_missed": 2, "grace": "300ms"}
@@ -50,6 +53,16 @@ def status(up, name):
 async def until_status(up, name, word):
     async def holds():
         return status(up, name) == word
+
+    await up.until(holds)
+
+
+async def until_stands(up, *alerts):
+    """Of the fleet's kinds, by the book of alerts."""
+
+    async def holds():
+        found = [record.alert for record in up.node.lead.alerting.standing]
+        return [(a.kind, a.about, a.level) for a in found if a.kind in FLEET_KINDS] == list(alerts)
 
     await up.until(holds)
 
@@ -171,6 +184,31 @@ async def test_a_full_disk_is_told_until_there_is_room(stage):
             assert told == ([] if accepting else [("disk-full", "own")])
 
 
+async def test_a_full_disk_is_no_less_full_while_its_worker_is_away(stage):
+    async with fleet_up(stage) as up:
+        watch = FleetWatch(up.admin.look, up.node.lead.alerting)
+        async with hand(up.node, "second", 7):
+            await until_status(up, "second", "alive")
+
+            async def heard():
+                return up.admin._now("second").is_heard
+
+            await up.until(heard)
+            second = up.admin.worker("second")
+            up.admin._statuses[second.id] = replace(second.load, accepting_clones=False)
+            watch.look()
+            await until_stands(up, ("disk-full", "second", Level.WARNING))
+
+        async def away():
+            return not up.admin._now("second").is_heard
+
+        await up.until(away)
+        for _ in range(2):
+            watch.look()
+            await asyncio.sleep(0.2)
+            assert ("disk-full", "second") in {r.alert.identity for r in up.node.lead.alerting.standing}
+
+
 async def test_quarantine_is_told_with_its_reason_until_the_worker_is_resumed(stage):
     async with fleet_up(stage) as up, hand(up.node, "second", 7):
         await until_status(up, "second", "alive")
@@ -179,12 +217,20 @@ async def test_quarantine_is_told_with_its_reason_until_the_worker_is_resumed(st
         (alert,) = up.admin.view().alerts
         assert (alert.kind.value, alert.about) == ("quarantine", "second")
         assert "serves other refs" in alert.text
+        assert alert.facts == {"reason": "serves other refs"}
         overview = await up.node.coordinator.overview()
         assert alert.text in overview.warnings
+        watch = FleetWatch(up.admin.look, up.node.lead.alerting)
+        for look in (lambda: None, watch.look):  # told when it happened, and from the state: the same alert
+            look()
+            await until_stands(up, ("quarantine", "second", Level.ERROR))
+            assert [a.facts for a in up.node.lead.alerting.stands(FLEET_KINDS)] == [alert.facts]
         with pytest.raises(Conflict, match="quarantined"):
             await up.admin.drain("second", actor="alice")
         await up.admin.resume("second", actor="root")
         assert up.admin.view().alerts == ()
+        watch.look()
+        await until_stands(up)
         assert await audit(up) == [
             ("root", "worker.quarantined", "second", {"id": 1, "reason": "serves other refs"}),
             ("root", "worker.resumed", "second", {"id": 1}),
@@ -282,6 +328,7 @@ async def test_repos_that_nobody_can_take_are_told(stage, upstream):
         view = up.admin.view()
         assert (view.totals.no_room, view.totals.owned) == (1, 0)
         assert [a.kind.value for a in view.alerts] == ["no-room", "quarantine"]
+        assert view.alerts[0].facts == {"count": "1"}
         assert up.admin.losing("own") == fleet_admin.Losing(0, 1), "its copy is still the only one"
         await up.admin.resume("own", actor="root")
 

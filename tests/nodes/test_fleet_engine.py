@@ -35,13 +35,14 @@ from evermirror.model.messages import (
     Released,
     ReleaseRepos,
     Report,
+    Started,
     Synced,
     SyncNow,
 )
 from evermirror.model.refs import short_digest
 from evermirror.model.repo import Host, Mode, RepoKey, RepoSpec
 from evermirror.model.task import TaskId
-from evermirror.nodes import wiring
+from evermirror.nodes import basics, wiring
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.worker import worker
 from evermirror.nodes.worker.contact import Contact
@@ -131,8 +132,8 @@ async def running(
         **{"schedule": {"min_gap": "0s", "max_gap": interval, "policy": "adaptive"}, **(sections or {})}
     )
     allow = AllowList.parse(list(config.upstreams.allow))
-    credentials = wiring.credentials_of(config)
-    git = Git(wiring.git_settings(config), credentials)
+    credentials = basics.credentials_of(config)
+    git = Git(basics.git_settings(config), credentials)
     settings = wiring.schedule_settings(config)
     async with contextlib.AsyncExitStack() as stack:
         resolver = Resolver(allow)
@@ -493,3 +494,55 @@ async def test_what_a_new_coordinator_does_not_assign_again_is_dropped_and_stays
         await up.assign("team/x")
         await up.engine.drop_unconfirmed()
         assert set(up.engine._shelf.repos) == {up.key("team/x")}
+
+
+async def until_asked(up):
+    """A poll is under way."""
+    async with asyncio.timeout(20):
+        while not up.polls():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_first_clone_is_the_round_of_who_asked_before_the_repo_was_assigned(stage, upstream):
+    repo = upstream.create("team/x")
+    async with running(stage) as up:
+        upstream.delay_s = 0.3
+        await up.assign("team/x")
+        await until_asked(up)
+        await up.engine.obey(SyncNow(up.key("team/x"), TaskId(5), early=True))
+        await up.engine.obey(SyncNow(up.key("team/x"), TaskId(5), early=True))  # sent again
+        await up.engine.obey(SyncNow(up.key("team/x"), TaskId(6)))
+        assert (await up.says(Started)).task_ids == (TaskId(5),)
+        done = await up.says(Synced)
+        assert (done.task_ids, done.first, done.head_commit) == ((TaskId(5),), True, repo.tip())
+        assert [change.new for change in done.changes] == [repo.tip()]
+        late = await up.says(Synced)
+        assert (late.task_ids, late.first) == ((TaskId(6),), False), "it may be about a later push"
+        await up.engine.obey(SyncNow(up.key("team/x"), TaskId(7), early=True))
+        done = await up.says(Synced)
+        assert (done.task_ids, done.first) == ((TaskId(7),), False), "what is here is looked at anew"
+
+
+@pytest.mark.parametrize("why", ["assigned again", "forced"])
+async def test_a_first_clone_that_looked_too_early_or_does_too_little_is_not(stage, upstream, why):
+    repo = upstream.create("team/x")
+    async with running(stage) as up:
+        upstream.delay_s = 0.3
+        await up.assign("team/x")
+        await until_asked(up)
+        if why == "assigned again":
+            await up.assign("team/x")
+        await up.engine.obey(SyncNow(up.key("team/x"), TaskId(5), early=True, force=why == "forced"))
+        first = await up.says(Synced)
+        assert (first.task_ids, first.first) == ((), True)
+        done = await up.says(Synced)
+        assert (done.task_ids, done.first, done.head_commit) == ((TaskId(5),), False, repo.tip())
+
+
+async def test_a_first_clone_that_fails_fails_for_who_joined_it(stage, upstream):
+    async with running(stage) as up:
+        upstream.delay_s = 0.3
+        await up.assign("team/never")
+        await until_asked(up)
+        await up.engine.obey(SyncNow(up.key("team/never"), TaskId(5), early=True))
+        assert (await up.says(Failed)).task_ids == (TaskId(5),)

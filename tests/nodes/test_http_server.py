@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from evermirror.faces.api.problems import CatchAll
 from evermirror.nodes import http_server, lifecycle
 
 
@@ -79,3 +80,45 @@ async def test_answers_do_not_wait_for_acknowledgements(monkeypatch):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"ok")
         assert made[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
+async def test_who_still_waits_at_a_stop_is_told_to_come_again(monkeypatch):
+    monkeypatch.setattr(http_server, "STOP_S", 0.1)
+    sock = lifecycle.bind("127.0.0.1:0")
+    async with contextlib.AsyncExitStack() as stack:
+        stop = await stack.enter_async_context(contextlib.AsyncExitStack())
+        await stop.enter_async_context(http_server.serving(CatchAll(app), sock))
+        reader, writer = await asyncio.open_connection(*sock.getsockname())
+        stack.callback(writer.close)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        await writer.drain()
+        other = await asyncio.open_connection(*sock.getsockname())
+        other[1].write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await other[0].readuntil(b"ok")  # so the first is being read, too
+        other[1].close()
+        async with asyncio.timeout(10):
+            await stop.aclose()
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    lines = head.lower().split(b"\r\n")
+    assert lines[0].startswith(b"http/1.1 503")
+    assert b"retry-after: 5" in lines
+    assert b"connection: close" in lines
+    assert b"being stopped" in body
+
+
+async def test_an_answer_that_has_begun_is_cut_off_at_a_stop():
+    async def endless(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    task = asyncio.create_task(CatchAll(endless)({"type": "http"}, None, send))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [message["type"] for message in sent] == ["http.response.start"]

@@ -341,3 +341,33 @@ async def test_a_source_that_is_gone_pauses_its_project_and_empties_no_target(st
         assert [(p["project_key"], p["last_error_type"], p["enabled"]) for p in failed] == [
             ("x", "NOT_FOUND", False)
         ]
+
+
+async def test_refs_that_a_target_takes_long_to_get_are_told_once_they_are_there(
+    stage, upstream, forge, tmp_path
+):
+    """Meanwhile the fleet hears that the mirror has them; what moved comes with the report at the end."""
+    source, one = upstream.create("team/x", commits=2), target_of(forge, "a/x")
+    async with stage.up(upstreams=allowing(upstream, forge)) as up:
+        pulls = Pulls(up)
+        await pulls.create("devops/core", source, one, priority="critical", sync_interval=600)
+        await pulls.until_ended("devops/core")
+        before, go = (await up.repo("team/x")).digest, tmp_path / "go"
+        hook = Path(one.git("rev-parse", "--absolute-git-dir").strip()) / "hooks" / "pre-receive"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\nwhile [ ! -e {go} ]; do sleep 0.05; done\n")
+        hook.chmod(0o755)
+        source.commit()
+        triggered = asyncio.create_task(pulls.trigger("devops/core"))
+
+        async def heard() -> bool:
+            return (await up.repo("team/x")).digest != before
+
+        try:
+            await up.until(heard)
+        finally:
+            go.touch()
+        assert (await triggered)["has_changes"] is True
+        answer = await up.client.get("/api/events", headers={"Accept": "application/json"})
+        told = [item["data"] for item in answer.json()["items"] if item["type"] == "refs.changed"]
+        assert [(data["first"], data["changes_total"]) for data in told] == [(True, 1), (False, 1)]

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from dataclasses import replace
 
 import pytest
 
 from evermirror.core.pull.settings import PullSettings
-from evermirror.edge.store.recorder import Recorder
-from evermirror.edge.store.store import Store
+from evermirror.core.watch.kinds import REPO_KINDS
 from evermirror.errors import Conflict, InvalidUrl, NotFound, Unavailable, UsageError
+from evermirror.model.alert import Alert, Level
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, Excused, Failed, Refused, ReleaseRepos, SyncNow
 from evermirror.model.pull import MINUTE, Strategy, TargetSpec
 from evermirror.model.push import Pushed, PushTo, TargetId
 from evermirror.model.repo import Priority
 from evermirror.model.task import TaskStatus, Trigger
-from evermirror.nodes.coordinator import pull_jobs, pull_opening, pull_turn
-from evermirror.nodes.coordinator import tasks as tasks_module
-from evermirror.nodes.coordinator.pull_hearing import PROTOCOL_OF_PUSHES
+from evermirror.nodes.coordinator.pull import pull_jobs, pull_opening, pull_turn
+from evermirror.nodes.coordinator.pull.pull_hearing import PROTOCOL_OF_PUSHES
+from evermirror.nodes.coordinator.tasks.task_pulls import ASIDE_S
 from evermirror.nodes.pull_service import ErrorFilter, NewProject, ProjectChange
 from evermirror.nodes.service import TaskParams
-from tests.nodes.pull_house import HOST, PUT, PullHouse, key_of, pushed_to
-from tests.nodes.test_coordinator import T0, Clock, ScriptedWorker, failed
+from tests.nodes.pull_house import HOST, PUT, PullHouse, built, key_of, pushed_to
+from tests.nodes.test_coordinator import T0, ScriptedWorker, failed
 
 TARGET = "https://target.example.org/core.git"
 SECOND = "https://second.example.org/core.git"
@@ -32,32 +31,11 @@ DENIED = Failure(FailureKind.PERMISSION_DENIED, "you may not push here")
 CONFLICT = Failure(FailureKind.CONFLICT, "would delete 9 of 10 refs")
 
 
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory):
-    file = tmp_path_factory.mktemp("empty") / "db"
-
-    async def make():
-        store = await Store.open(f"sqlite:///{file}")
-        await store.backup(file.with_suffix(".copy"))
-        await store.close()
-
-    asyncio.run(make())
-    return file.with_suffix(".copy")
-
-
 @pytest.fixture
-async def empty_house(tmp_path, empty_database):
+async def empty_house(tmp_path):
     """Nobody is there yet."""
-    shutil.copy(empty_database, tmp_path / "db")
-    clock = Clock()
-    store = await Store.open(f"sqlite:///{tmp_path / 'db'}", clock=clock)
-    try:
-        async with Recorder(store, flush_s=0.01) as recorder:
-            house = PullHouse(store, recorder)
-            house.clock = clock
-            yield house
-    finally:
-        await store.close()
+    async with built(PullHouse, tmp_path) as house:
+        yield house
 
 
 @pytest.fixture
@@ -179,7 +157,8 @@ async def test_the_hosts_weather_counts_against_nobody_and_is_taken_back(house):
         Excused((first.key,)),
     )
     assert [(await house.project(name)).failures for name in "ab"] == [0, 0]
-    assert any(alert.kind == "source-weather" for alert in house.alerts.standing)
+    (told,) = house.alerts.stands(frozenset({"source-weather"}))
+    assert told.text.startswith(f"{HOST}, or our own network, fails"), "workers tell not which"
 
 
 # Pushes
@@ -334,7 +313,6 @@ async def test_a_task_by_the_other_api_joins_what_is_pending_and_pushes_too(hous
 
     await house.create("a", TARGET)
     sync = await house.one_sync()
-    assert (await submit()).id == sync.task_id
     forced = await submit(force=True)
     assert forced.id != sync.task_id
     second = await house.one_sync()
@@ -342,8 +320,16 @@ async def test_a_task_by_the_other_api_joins_what_is_pending_and_pushes_too(hous
     await house.began(sync)
     later = await submit()
     assert later.id not in (sync.task_id, forced.id)
-    assert [to.url for to in (await house.one_sync()).push] == [TARGET]
-    await house.did(sync, task_ids=(sync.task_id, forced.id, later.id))
+    assert {(await submit()).id for _ in range(20)} == {later.id}
+    assert await house.syncs() == [], "it waits its turn, and is joined"
+    await house.later(3600.0)
+    await house.it._tasks.route()
+    assert await house.syncs() == [], "it is not set aside either: it has a worker"
+    await house.did(sync, task_ids=(sync.task_id, forced.id))
+    await house.it._tasks.route()
+    last = await house.one_sync()
+    assert (last.task_id, [to.url for to in last.push]) == (later.id, [TARGET])
+    await house.did(last)
     assert [await house.status(i) for i in (sync.task_id, forced.id, later.id)] == [TaskStatus.SUCCESS] * 3
     assert (await house.project("a")).task is None
 
@@ -706,7 +692,7 @@ async def test_projects_that_no_worker_may_hold_do_not_hold_up_the_others(house,
     await house.create("a", TARGET)
     await house.create("b")
     for _ in range(3):
-        await house.later(tasks_module.ASIDE_S)
+        await house.later(ASIDE_S)
         await house.it._tasks.route()
     sync = await house.one_sync()
     assert sync.key == key_of("b")
@@ -768,7 +754,7 @@ def nobody_for(house, monkeypatch):
 
 async def routed(house, times=3):
     for _ in range(times):
-        await house.later(tasks_module.ASIDE_S)
+        await house.later(ASIDE_S)
         await house.it._tasks.route()
 
 
@@ -875,11 +861,11 @@ async def test_jobs_come_by_their_crons_and_survive_a_database_in_trouble(house,
     fails = [True]
     real = house.store.note_progress
 
-    async def trouble(at, overall):
+    async def trouble(*noted):
         if fails:
             fails.pop()
             raise FailureError(Failure(FailureKind.UNKNOWN, "away"))
-        await real(at, overall)
+        await real(*noted)
 
     monkeypatch.setattr(house.store, "note_progress", trouble)
     jobs = house.jobs(statistics="* * * * * ?", monitoring="* * * * * ?", cleanup="0 0 2 * * ?")
@@ -894,7 +880,75 @@ async def test_jobs_come_by_their_crons_and_survive_a_database_in_trouble(house,
         await asyncio.gather(work, return_exceptions=True)
     (note, *_) = await house.admin.course(T0, T0 + 1000)
     assert (note.overall.total, note.overall.synced) == (1, 1)
+    assert note.classes[Priority.NORMAL] == note.overall
+    assert {p: of.total for p, of in note.classes.items() if of.total} == {Priority.NORMAL: 1}
+    assert (note.pressure.looks, note.pressure.running) == (1, 0)
     assert fails == []
+
+
+async def test_a_point_of_the_course_says_of_how_many_all_is_equal(house):
+    await house.create("a", "https://t.example.org/a")
+    await house.did(await house.one_sync())
+    await house.create("b", "https://t.example.org/b")
+    refused = Failure(FailureKind.PERMISSION_DENIED, "protected")
+    await house.did(await house.one_sync(), failure=refused)
+    await house.jobs().note_progress()
+    (note,) = await house.admin.course(T0, T0 + 1000)
+    assert (note.overall.equal, note.overall.compared, note.overall.equal_share) == (1, 2, 0.5)
+    assert note.classes[Priority.NORMAL].equal == 1
+    assert note.classes[Priority.LOW].equal_share is None
+
+
+async def test_what_a_guard_holds_back_is_told_until_it_is_let_go(house):
+    await house.create("a", interval_s=600.0)
+    sync = await house.one_sync()
+    held = Failure(FailureKind.CONFLICT, "all refs are gone")
+    await house.take(replace(failed(sync.task_id, key=sync.key, at=T0), failure=held))
+    await house.quiet()
+    await house.jobs().look_through()
+    (told,) = [alert for alert in house.alerts.standing if alert.kind == "repo-held"]
+    assert (told.about, told.facts) == (sync.key, {"reason": "all refs are gone"})
+    await house.later(86_400)
+    await house.did(await house.one_sync())
+    await house.jobs().look_through()
+    assert [alert for alert in house.alerts.standing if alert.kind == "repo-held"] == []
+
+
+async def test_of_very_many_that_are_held_no_end_is_told_that_nobody_knows_of(house, monkeypatch):
+    held = Failure(FailureKind.CONFLICT, "all refs are gone")
+    for name in ("a", "b", "c"):
+        await house.create(name, interval_s=600.0)
+        sync = await house.one_sync()
+        await house.take(replace(failed(sync.task_id, key=sync.key, at=T0), failure=held))
+    await house.quiet()
+
+    async def stands() -> list[str]:
+        await house.jobs().look_through()
+        return sorted(alert.about for alert in house.alerts.stands(REPO_KINDS))
+
+    monkeypatch.setattr(pull_jobs, "HELD_PAGE", 1)
+    every = [key_of(name) for name in ("a", "b", "c")]
+    assert await stands() == every
+    monkeypatch.setattr(pull_jobs, "HELD_MAX", 2)
+    assert await stands() == every
+    house.alerts.told(Alert("repo-held", key_of("b"), "", over=True))
+    house.alerts.told(Alert("repo-held", key_of("c"), "", over=True))
+    assert await stands() == every[:2]
+
+
+async def test_what_follows_from_the_state_of_projects_is_told_again_at_every_look(house):
+    await house.create("a", TARGET)
+    denied = Failure(FailureKind.CONFLICT, "would delete 9 of 10 refs")
+    await house.did(await house.one_sync(), failure=denied)
+    kinds = frozenset({"target-conflict", "target-paused"})
+    stood = house.alerts.stands(kinds)
+    assert stood
+    for alert in stood:
+        house.alerts.told(replace(alert, over=True))  # as if there had been no room for it
+    house.alerts.told(Alert("project-paused", "gone", "", level=Level.ERROR))
+    await house.jobs().look_through()
+    assert house.alerts.stands(kinds) == stood
+    assert house.alerts.stands(frozenset({"project-paused"})) == ()
 
 
 async def test_a_clock_that_was_ahead_does_not_hold_a_job_back_once_it_is_right(house, monkeypatch):
@@ -921,7 +975,8 @@ async def test_monitoring_tells_what_stands_once_and_its_end(house):
     jobs = house.jobs()
     await jobs.look_through()
     await jobs.look_through()
-    assert [(a.kind, a.about) for a in house.alerts.standing] == [("failure-rate", "all")]
+    stands = [(a.kind, a.about, a.level) for a in house.alerts.standing]
+    assert stands == [("failure-rate", "all", Level.CRITICAL)]
     assert any("1 of 1 projects are failed" in w for w in (await house.it.overview()).warnings)
     await house.later(300)
     await house.did(await house.one_sync())

@@ -8,17 +8,14 @@ import contextlib
 import pytest
 
 from evermirror.core.catalog.listfile import parse_list
-from evermirror.edge.store.recorder import Recorder
-from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict, NotFound, Unavailable
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.repo import Host, Priority, RepoKey, RepoRecord, RepoSpec
 from evermirror.model.url import UrlRules
-from evermirror.nodes.coordinator import pull_triggers, pull_turn
-from evermirror.nodes.coordinator.catalog_records import CatalogRecords
+from evermirror.nodes.coordinator.catalog.catalog_records import CatalogRecords
+from evermirror.nodes.coordinator.pull import pull_triggers, pull_turn
 from evermirror.nodes.service import AddStatus
-from tests.nodes.pull_house import HOST, PUT, PullHouse, key_of
-from tests.nodes.test_coordinator import Clock
+from tests.nodes.pull_house import HOST, PUT, PullHouse, built, key_of
 
 TARGET = "https://target.example.org/core.git"
 SECOND = "https://second.example.org/core.git"
@@ -29,15 +26,8 @@ HICCUP = FailureError(Failure(FailureKind.UNKNOWN, "the database is away"))
 @pytest.fixture
 async def empty_house(tmp_path):
     """Nobody is there yet."""
-    clock = Clock()
-    store = await Store.open(f"sqlite:///{tmp_path / 'db'}", clock=clock)
-    try:
-        async with Recorder(store, flush_s=0.01) as recorder:
-            house = PullHouse(store, recorder)
-            house.clock = clock
-            yield house
-    finally:
-        await store.close()
+    async with built(PullHouse, tmp_path) as house:
+        yield house
 
 
 @pytest.fixture
@@ -341,3 +331,29 @@ async def test_a_large_batch_asks_the_store_a_few_times_and_lets_others_have_the
     again = await house.admin.trigger_batch([] if pulled else names, Priority.LOW, actor="me")
     assert (len(again.task_ids), again.already_pending) == (1200, 1200)
     assert asked < 150
+
+
+# Starting again
+
+
+async def test_a_worker_may_report_at_every_moment_of_a_start(empty_house, monkeypatch):
+    """What it says of pushes counts for targets that are known: they are, whatever the start waits for."""
+    known = {}
+
+    def looked_at_during(name):
+        real = getattr(empty_house.store, name)
+
+        async def slow(*args, **more):
+            await asyncio.sleep(0)
+            known[name] = empty_house.pulling.is_project(key_of("a"))
+            return await real(*args, **more)
+
+        monkeypatch.setattr(empty_house.store, name, slow)
+
+    async with empty_house.running():
+        await empty_house.create("a", TARGET)
+    for name in ("get_strategy", "ended_pull_tasks"):
+        looked_at_during(name)
+    async with empty_house.running():
+        assert known == {"get_strategy": True, "ended_pull_tasks": True}
+        assert empty_house.pulling.is_project(key_of("a"))

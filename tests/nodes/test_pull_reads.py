@@ -5,28 +5,18 @@ from __future__ import annotations
 import pytest
 
 from evermirror.core.watch.progress import SyncState, state_of
-from evermirror.edge.store.recorder import Recorder
-from evermirror.edge.store.store import Store
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.nodes.service import PollPlan
-from tests.nodes.pull_house import PullHouse
-from tests.nodes.test_coordinator import Clock, failed
+from tests.nodes.pull_house import PullHouse, built
+from tests.nodes.test_coordinator import failed
 
 TARGET = "https://target.example.org/core.git"
 
 
 @pytest.fixture
 async def house(tmp_path):
-    clock = Clock()
-    store = await Store.open(f"sqlite:///{tmp_path / 'db'}", clock=clock)
-    try:
-        async with Recorder(store, flush_s=0.01) as recorder:
-            house = PullHouse(store, recorder)
-            house.clock = clock
-            async with house.running():
-                yield house
-    finally:
-        await store.close()
+    async with built(PullHouse, tmp_path) as house, house.running():
+        yield house
 
 
 async def test_a_worker_is_asked_for_its_plan_only_where_it_is_shown(house, monkeypatch):

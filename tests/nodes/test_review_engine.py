@@ -57,7 +57,7 @@ async def test_a_repo_released_at_any_step_of_its_poll_is_mirrored_when_it_is_ba
             await asyncio.sleep(0)
         await engine.obey(ReleaseRepos((key,), delete=True))
         assert engine._scheduler.polls_in_flight == 0
-        assert (engine._rounds.open, engine._rounds._jobs) == ({}, {})
+        assert (engine._rounds.open, engine._rounds._jobs.tasks) == ({}, {})
         await engine.obey(AssignRepos((spec,)))
 
         async def mirrored():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evermirror.errors import UsageError
 from evermirror.model.repo import Mode, Priority
 from evermirror.model.url import UrlRules, parse_url
-from evermirror.nodes.coordinator.submission import INFO_BYTES_MAX, apply_info, new_record
+from evermirror.nodes.coordinator.tasks.submission import INFO_BYTES_MAX, apply_info, new_record
 
 KNOWN = {"priority", "mode", "interval", "private", "credential", "enabled", "alias"}
 JSON_VALUES = st.recursive(

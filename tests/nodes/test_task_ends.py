@@ -12,7 +12,7 @@ from evermirror.model.messages import SyncNow
 from evermirror.model.push import Pushed, TargetId
 from evermirror.model.task import TaskId
 from evermirror.model.worker import WorkerId
-from evermirror.nodes.coordinator.tasks import Tasks
+from evermirror.nodes.coordinator.tasks.tasks import Tasks
 from tests.nodes.test_coordinator import KEY, failed, refused, synced
 
 TASK = TaskId(1)

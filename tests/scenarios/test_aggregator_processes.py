@@ -203,12 +203,13 @@ def tip_on_disk(fleet: AggregatedFleet, key: str) -> str:
 def test_what_a_drained_worker_held_is_copied_through_the_relay_and_served_all_the_time(fleet):
     leaving = sorted(fleet.held_by("bob"))
     assert leaving
+    fleet.until(fleet.is_relayed)
     packs, cloned = fleet.packs_of_upstream(), fleet.clones()
     with Reader.of(fleet) as reader:
         assert fleet.coordinator.client.post("/api/fleet/workers/bob/drain").status_code == 200
         fleet.until(lambda: not fleet.held_by("bob") and fleet.is_settled())
     assert (reader.missed, reader.false) == ([], [])
-    assert fleet.packs_of_upstream() == packs, "upstream was looked at, and gave nothing"
+    assert fleet.packs_of_upstream() == packs, f"upstream was looked at, and gave nothing\n{fleet.told()}"
     assert fleet.held_by("ann") == set(fleet.repos)
     fleet.assert_sound()
     key = leaving[0]
@@ -227,6 +228,7 @@ def test_what_a_drained_worker_held_is_copied_through_the_relay_and_served_all_t
 
 
 def test_a_worker_with_its_token_is_refused_in_words_and_so_is_the_reverse(fleet):
+    fleet.until(fleet.is_relayed)
     with (
         contextlib.closing(fleet.node("odd worker")) as worker,
         contextlib.closing(fleet.node("odd aggregator")) as aggregator,

@@ -108,8 +108,10 @@ def twist(upstream: UpstreamServer, answer: Answer, name: str = NAME) -> None:
     upstream.answer = twisted  # type: ignore[method-assign]
 
 
-def is_poll(request: Request) -> bool:
-    return request.headers.get("user-agent", "").startswith("git/evermirror")
+def is_poll(request: Request, body: bytes) -> bool:
+    """Not a fetch: a small one is asked for over the polls' connection too."""
+    ours = request.headers.get("user-agent", "").startswith("git/evermirror")
+    return ours and b"command=fetch" not in body
 
 
 def git_says(body: bytes | Iterator[bytes], kind: str = RESULT, *more: tuple[str, str]) -> Reply:
@@ -123,7 +125,7 @@ def ref_list(*lines: bytes) -> bytes:
 
 def polls_see(*lines: bytes) -> Answer:
     """Our own poll is told these refs; git hears the truth."""
-    return lambda request, body: git_says(ref_list(*lines)) if is_poll(request) else None
+    return lambda request, body: git_says(ref_list(*lines)) if is_poll(request, body) else None
 
 
 # Gone, private, elsewhere
@@ -185,7 +187,7 @@ async def test_a_redirect_inward_reaches_nobody(stage, who):
             stage.upstream,
             lambda request, body: (
                 None
-                if who == "git alone" and is_poll(request)
+                if who == "git alone" and is_poll(request, body)
                 else Reply(302, [("Location", target)], iter([b""]))
             ),
         )
@@ -305,7 +307,7 @@ async def test_a_fetch_that_stalls_is_ended_by_the_watchdog_and_its_git_with_it(
         s.bad.big_blob(2_000_000)
 
         def stall(request: Request, body: bytes) -> Reply | None:
-            if is_poll(request) or b"command=fetch" not in body:
+            if b"command=fetch" not in body:
                 return None
             reply = type(stage.upstream).answer(stage.upstream, request, body)
 
@@ -326,7 +328,7 @@ async def test_a_fetch_that_is_slow_but_moves_is_let_be(stage):
         s.bad.big_blob(1_500_000)
 
         def slowly(request: Request, body: bytes) -> Reply | None:
-            if is_poll(request) or b"command=fetch" not in body:
+            if b"command=fetch" not in body:
                 return None
             reply = type(stage.upstream).answer(stage.upstream, request, body)
 
@@ -401,7 +403,8 @@ async def test_a_ref_list_cut_short_is_never_fewer_refs(stage):
 
         for part in (b"", whole[:1], whole[:40], whole[:after_one], whole[:-4], whole[:-1]):
             twist(
-                stage.upstream, lambda request, body, part=part: git_says(part) if is_poll(request) else None
+                stage.upstream,
+                lambda request, body, part=part: git_says(part) if is_poll(request, body) else None,
             )
             task = await s.up.sync(NAME)
             # Where the poll's answer is of no use, git itself is asked, and it is told the truth.
@@ -555,7 +558,7 @@ async def test_a_server_that_turns_dumb_for_git_alone_does_not_get_around_the_ch
         dumb = Behaviour(stage.upstream.root, True, True, {})
         twist(
             stage.upstream,
-            lambda request, body: None if is_poll(request) else run_backend(dumb, request, body),
+            lambda request, body: None if is_poll(request, body) else run_backend(dumb, request, body),
         )
         await s.told("UNKNOWN", "dumb http")
         await s.told("UNKNOWN", "dumb http")  # nothing of the first attempt is taken for granted
@@ -593,7 +596,7 @@ async def test_an_upstream_cannot_talk_us_into_a_full_disk(stage):
     words = b"x: No space left on device"
 
     def say(request: Request, body: bytes) -> Reply | None:
-        if is_poll(request):
+        if is_poll(request, body):
             return None
         lines = (b"version 2", b"fetch", b"ls-refs", b"object-format=" + words)
         return git_says(encode(b"# service=git-upload-pack\n") + b"0000" + ref_list(*lines), ADVERTISEMENT)
@@ -634,7 +637,9 @@ async def test_a_rate_limit_met_by_git_makes_the_host_wait_and_counts_against_no
             twist(
                 stage.upstream,
                 lambda request, body: (
-                    None if is_poll(request) else Reply(429, [("Retry-After", "600")], iter([b"slow down"]))
+                    None
+                    if is_poll(request, body)
+                    else Reply(429, [("Retry-After", "600")], iter([b"slow down"]))
                 ),
             )
             task = await up.sync(NAME)

@@ -210,7 +210,7 @@ def test_a_person_adds_a_project_and_follows_it_at_the_command_line(up):
     tip = source.commit()
     assert tip in up.cli("trigger", "cli/core", "--wait", "60")
     assert target.tip() == tip
-    assert up.cli_json("progress")["by_priority"]["high"]["synced"] == 1
+    up.until(lambda: up.cli_json("progress")["by_priority"]["high"]["synced"] == 1)  # told a second late
 
     theirs = pushed_to(source, target)
     source.commit()

@@ -1,10 +1,12 @@
 import random
 from dataclasses import asdict
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 
+from evermirror.core.schedule.placement import first_part
 from evermirror.errors import UsageError
 from evermirror.sim.polling import Trace, Traces, load_traces, simulate
 
@@ -28,11 +30,14 @@ def made_up(repos=20, days=60, seed=7):
 
 
 def dumb_round_robin(traces, mean_gap_s, days, warm_in_days):
-    """Every repo in turn, one poll every mean_gap / N: what all strides being equal must come to."""
+    """Every repo in turn, one poll every mean_gap / N: what all strides being equal must come to.
+
+    After the first round, which does not count, they take turns in the order of their cut first strides."""
     n, start = len(traces.repos), traces.end - (days + warm_in_days) * DAY
+    order = sorted(range(n), key=first_part)
     delays = []
     for i, trace in enumerate(traces.repos):
-        first = start + i * mean_gap_s / n
+        first = start + order.index(i) * mean_gap_s / n
         for e in trace.pushes:
             if e > traces.end - days * DAY:
                 turns = -(-(e - first) // mean_gap_s)
@@ -40,9 +45,10 @@ def dumb_round_robin(traces, mean_gap_s, days, warm_in_days):
     return sum(delays) / len(delays)
 
 
-def test_with_equal_strides_the_delays_are_those_of_a_round_robin():
+@pytest.mark.parametrize("pushed", range(3))
+def test_with_equal_strides_the_delays_are_those_of_a_round_robin(pushed):
     # Repos without a known push have equal strides, and the only push changes nothing before it is seen.
-    traces = Traces((Trace("a", []), Trace("b", [END - 4000.0]), Trace("c", [])), END)
+    traces = Traces(tuple(Trace(f"{n}", [END - 4000.0] * (n == pushed)) for n in range(3)), END)
     result = simulate(traces, "cbrt-age", 3600.0, days=2, warm_in_days=1)
     assert result.pushes == 1
     assert result.mean_s == pytest.approx(dumb_round_robin(traces, 3600.0, 2, 1), abs=1.0)
@@ -96,6 +102,70 @@ def test_a_file_that_is_no_trace_is_refused_with_its_name(tmp_path, arrays):
         load_traces(file)
 
 
+GOOD = {
+    "name": ["x", "y"],
+    "offset": [0, 2, 4],
+    "minutes_before_end": [-900, -5, -7, -3],
+    "end_unix": np.int64(END),
+}
+
+
+@pytest.mark.parametrize(
+    ("array", "value", "told"),
+    [
+        ("minutes_before_end", [-900.0, np.nan, -7.0, -3.0], "minutes_before_end holds other than whole"),
+        ("minutes_before_end", [-np.inf, -5.0, -7.0, -3.0], "minutes_before_end holds other than whole"),
+        ("minutes_before_end", [1j] * 4, "minutes_before_end holds other than whole"),
+        ("minutes_before_end", [[-5, -5]] * 4, "minutes_before_end is not a plain list"),
+        ("name", "x", "name is not a plain list"),
+        ("offset", [0.0, np.inf, 4.0], "offset holds other than whole"),
+        ("offset", [0, 9, 4], "offsets do not fit"),
+        ("offset", [0, -2, 4], "offsets do not fit"),
+        ("offset", [], "offsets do not fit"),
+        ("end_unix", np.nan, "end_unix is not a time between"),
+        ("end_unix", np.inf, "end_unix is not a time between"),
+        ("end_unix", 1e300, "end_unix is not a time between"),
+        ("end_unix", -5, "end_unix is not a time between"),
+        ("end_unix", [1, 2], "not an .npz file of push histories"),
+    ],
+)
+def test_arrays_that_cannot_be_histories_are_refused_by_name(tmp_path, array, value, told):
+    file = tmp_path / "bad.npz"
+    np.savez(file, **GOOD)
+    assert len(load_traces(file).repos) == 2
+    np.savez(file, **GOOD | {array: value})
+    with pytest.raises(UsageError, match=rf"bad\.npz: {told}"):
+        load_traces(file)
+
+
+@pytest.mark.parametrize(
+    ("array", "descr", "shape"),
+    [
+        ("minutes_before_end", "<f8", "(100000000000000,)"),
+        ("minutes_before_end", "<f8", f"({10**30},)"),
+        ("minutes_before_end", "<f8", "(-4,)"),
+        ("name", "<U400000000000", "(2,)"),
+    ],
+)
+def test_an_array_that_claims_more_than_it_can_be_is_refused(tmp_path, array, descr, shape):
+    head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    head += b" " * (63 - (len(head) + 10) % 64) + b"\n"
+    np.savez(tmp_path / "good.npz", **GOOD)
+    with ZipFile(tmp_path / "good.npz") as good, ZipFile(tmp_path / "bad.npz", "w") as bad:
+        for name in good.namelist():
+            claimed = b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head
+            bad.writestr(name, claimed if name == f"{array}.npy" else good.read(name))
+    with pytest.raises(UsageError, match=r"bad\.npz: not an \.npz file"):
+        load_traces(tmp_path / "bad.npz")
+
+
+def test_what_a_name_holds_does_not_reach_the_terminal(tmp_path):
+    np.savez(tmp_path / "t.npz", **GOOD | {"name": ["\x1b[31m", "y"], "minutes_before_end": [-1, -2, -3, -3]})
+    with pytest.raises(UsageError, match="not ascending") as told:
+        load_traces(tmp_path / "t.npz")
+    assert "\x1b" not in str(told.value)
+
+
 def test_what_is_no_archive_is_refused_without_advice_to_unpickle_it(tmp_path):
     (tmp_path / "text.npz").write_text("not a zip")
     (tmp_path / "empty.npz").touch()
@@ -119,6 +189,8 @@ def test_senseless_questions_are_refused():
     for arguments in ({"mean_gap_s": 0.0}, {"mean_gap_s": 60.0, "days": -1}, {"mean_gap_s": float("nan")}):
         with pytest.raises(UsageError):
             simulate(made_up(), "adaptive", **arguments)
+    with pytest.raises(UsageError, match="36501 days cannot be simulated"):
+        simulate(made_up(), "adaptive", 60.0, days=36_501)
     with pytest.raises(UsageError, match="no scheduling policy"):
         simulate(made_up(), "fifo", 60.0)
     with pytest.raises(UsageError, match="no traces"):
@@ -132,4 +204,4 @@ def test_adaptive_reaches_its_bar_on_real_histories(mean_gap_s):
         pytest.skip(f"the bar was NOT checked: {REAL} is not here")
     traces = load_traces(REAL)
     delay = {p: simulate(traces, p, mean_gap_s).mean_s for p in ("adaptive", "cbrt-age")}
-    assert delay["adaptive"] <= 0.93 * delay["cbrt-age"], delay
+    assert delay["adaptive"] <= 0.88 * delay["cbrt-age"], delay

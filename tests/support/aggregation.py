@@ -26,12 +26,13 @@ from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Access, Down, Up
 from evermirror.nodes.aggregator.aggregator_node import AggregatorNode, aggregating
+from evermirror.nodes.basics import git_settings
 from evermirror.nodes.coordinator.coordinator_node import CoordinatorNode, coordinating
-from evermirror.nodes.wiring import git_settings
 from evermirror.nodes.worker.worker import Worker
 from evermirror.nodes.worker.worker_node import working
 from tests.support.fleet_processes import is_clone
 from tests.support.gitrepo import UpstreamRepo
+from tests.support.stage import FIRST_LOOK_S, LAST_LOOK_S
 from tests.support.upstream import UpstreamServer
 
 WITHIN_S = 12.0
@@ -208,9 +209,11 @@ class Aggregation:
         assert answer.status_code < 300, answer.text
 
     async def until(self, holds: Callable[[], Awaitable[bool]], within_s: float = WITHIN_S) -> None:
+        pause_s = FIRST_LOOK_S
         async with asyncio.timeout(within_s):
             while not await holds():
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(pause_s)
+                pause_s = min(LAST_LOOK_S, pause_s * 1.25)
 
     async def until_tip(
         self, node: AggregatorNode, key: str, commit: str, within_s: float = WITHIN_S

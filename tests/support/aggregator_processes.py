@@ -169,6 +169,13 @@ class AggregatedFleet(FleetProcesses):
 
         self.until(passing)
 
+    def is_relayed(self) -> bool:
+        """Workers can read from each other: the coordinator names the relay again, and each has a line there.
+        After a restart of either that takes as long as the chance in the pauses of those who dial again."""
+        known = [a["name"] for a in self.get("/api/fleet")["aggregators"] if a["connected"]]
+        lines = self.state()["relay"]["workers"]
+        return bool(known and lines == len(self.workers) + len(self.liars))
+
     def packs_of_upstream(self) -> int:
         """How often one was asked for, of everything or of what is new."""
         return sum(map(is_fetch, list(self.upstream.requests)))

@@ -17,9 +17,10 @@ from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import PROTOCOL, Beat, Down, Hello, Holding, Obeyed, Ordered, Rejected, Welcomed
 from evermirror.nodes.all_in_one import Node
+from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.running import running
-from evermirror.nodes.wiring import credentials_of, git_settings, make_worker
+from evermirror.nodes.wiring import make_worker
 from evermirror.nodes.worker.worker import Worker
 
 

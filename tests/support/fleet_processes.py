@@ -6,6 +6,7 @@ waits for a fixed time, only until something holds, or a deadline; ``close`` lea
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -16,12 +17,19 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
+from evermirror.config import Config, load_config
 from evermirror.core.keep.names import KEPT
+from evermirror.edge.rpc.join import join_token
+from evermirror.edge.rpc.pki import ca_fingerprint, open_ca
+from evermirror.edge.store.store import Store
+from evermirror.model.access import Role
+from evermirror.nodes.coordinator.own_ca import pki_folder
 from tests.support.backend import Request
 from tests.support.gitrepo import UpstreamRepo, read_refs
 from tests.support.ports import free_port
@@ -30,8 +38,18 @@ from tests.support.upstream import UpstreamServer
 COMMAND = (sys.executable, "-m", "evermirror")
 WITHIN_S = 90.0  # most take a second or two; a busy machine is slow
 LOOK_S = 0.05
+SETTLED_LOOK_S = 0.25  # at all disks, and with a question for each repo
 
 Seats = dict[str, frozenset[str]]  # which workers have a mirror of each repo on their disks
+
+
+async def _make_token(config: Config, name: str, role: Role, trusted: bool) -> str:
+    store = await Store.open(config.store_url)
+    try:
+        plain, _ = await store.create_token(name, role, trusted=trusted)
+    finally:
+        await store.close()
+    return plain
 
 
 class Node:
@@ -142,19 +160,25 @@ class FleetProcesses:
         )
 
     def token(self, name: str, role: str = "worker", *, trusted: bool = True) -> str:
-        done = self.run(
-            *("token", "create", "--role", role, "--name", name, "--json"),
-            *("--data", str(self.coordinator.data)),
-            *(("--trusted",) if role == "worker" and trusted else ()),
-        )
-        assert done.returncode == 0, done.stderr
-        return str(json.loads(done.stdout)["token"])
+        """What `token create` prints; a process for each would take longer than the rest of a join."""
+        config = load_config(env=self._env, overrides={"data.dir": self.coordinator.data})
+        with ThreadPoolExecutor(1) as pool:  # the caller may be in a loop of its own
+            made = _make_token(config, name, Role(role), trusted and role == "worker")
+            plain = pool.submit(asyncio.run, made).result()
+        if Role(role) not in (Role.WORKER, Role.AGGREGATOR):
+            return plain
+        return join_token(plain, ca_fingerprint(open_ca(pki_folder(config))))
 
     def prepare(self) -> None:
         """The coordinator's CA is made; from then on there can be tokens."""
         done = self.run("coordinator", "init", "--data", str(self.coordinator.data))
         assert done.returncode == 0, done.stderr
-        admin = self.token("admin", role="admin")
+        done = self.run(
+            *("token", "create", "--role", "admin", "--name", "admin", "--json"),
+            *("--data", str(self.coordinator.data)),
+        )
+        assert done.returncode == 0, done.stderr
+        admin = json.loads(done.stdout)["token"]
         self.coordinator.client.headers["Authorization"] = f"Bearer {admin}"
 
     def lead(self) -> None:
@@ -178,7 +202,7 @@ class FleetProcesses:
 
     # Waiting
 
-    def until(self, holds: Callable[[], object], within_s: float = WITHIN_S) -> None:
+    def until(self, holds: Callable[[], object], within_s: float = WITHIN_S, look_s: float = LOOK_S) -> None:
         """No answer is no; whoever waits in vain sees what everybody said."""
         end = time.monotonic() + within_s
         while True:
@@ -186,7 +210,7 @@ class FleetProcesses:
                 if holds():
                     return
             assert time.monotonic() < end, self.told()
-            time.sleep(LOOK_S)
+            time.sleep(look_s)
 
     def told(self) -> str:
         said = [f"in vain for {WITHIN_S:g} s"]
@@ -196,7 +220,7 @@ class FleetProcesses:
         return "\n\n".join([*said, *(f"--- {node.name}\n{node.log()[-6000:]}" for node in nodes)])
 
     def settle(self) -> None:
-        self.until(self.is_settled)
+        self.until(self.is_settled, look_s=SETTLED_LOOK_S)
 
     def is_settled(self) -> bool:
         """Everybody is alive, every repo is complete on one worker, and nothing moves."""

@@ -37,7 +37,7 @@ from evermirror.model.wire import (
     Welcomed,
 )
 from evermirror.nodes.coordinator.coordinator_node import CoordinatorNode, coordinating
-from evermirror.nodes.coordinator.door import pki_folder
+from evermirror.nodes.coordinator.own_ca import pki_folder
 from tests.support.crew import status_of
 
 F = TypeVar("F")

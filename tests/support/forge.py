@@ -1,7 +1,7 @@
 """A stand-in for a forge: a real git server, and beside it the part of the API that sets default branches.
 
-Written from the documented APIs of GitLab (projects: GET, PUT), Gitea and GitHub (repos: GET, PATCH). What
-the API says is what the repository's HEAD is.
+Written from the documented APIs of GitLab (projects: GET, PUT), Gitea, GitHub and Gitee (repos: GET, PATCH;
+at Gitee with the name). What the API says is what the repository's HEAD is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _PATHS = {
     "gitlab": re.compile(r"/api/v4/projects/([^/]+)"),
     "gitea": re.compile(r"/api/v1/repos/([^/]+/[^/]+)"),
     "github": re.compile(r"/api/v3/repos/([^/]+/[^/]+)"),
+    "gitee": re.compile(r"/api/v5/repos/([^/]+/[^/]+)"),
 }
-_METHOD = {"gitlab": "PUT", "gitea": "PATCH", "github": "PATCH"}
+_METHOD = {"gitlab": "PUT", "gitea": "PATCH", "github": "PATCH", "gitee": "PATCH"}
 
 
 @dataclass
@@ -47,11 +48,15 @@ class ForgeServer(UpstreamServer):
         if request.method != "GET":
             if request.method != _METHOD[self.api]:
                 return _json(405, {"message": "405 Method Not Allowed"})
-            branch = json.loads(body)["default_branch"]
+            wanted = json.loads(body)
+            if self.api == "gitee" and wanted.get("name") != folder.stem:
+                return _json(400, {"message": "name is missing"})
+            branch = wanted["default_branch"]
             if f"refs/heads/{branch}" not in read_refs(folder):
                 return _json(422, {"message": f"the branch {branch} does not exist"})
             (folder / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
-        return _json(200, {"id": 1, "default_branch": read_head(folder).removeprefix("refs/heads/")})
+        head = read_head(folder).removeprefix("refs/heads/")
+        return _json(200, {"id": 1, "name": folder.stem, "default_branch": head})
 
     def _signed_in(self, request: Request) -> bool:
         headers = request.headers
@@ -61,6 +66,7 @@ class ForgeServer(UpstreamServer):
         wanted = {
             "gitea": {f"token {self.token}", f"Basic {basic}"},
             "github": {f"Bearer {self.token}"},
+            "gitee": {f"Bearer {self.token}"},
         }
         return headers.get("authorization") in wanted[self.api]
 

@@ -17,7 +17,14 @@ _PURE = """
 """
 PURE_MODULES = frozenset(_PURE.split())
 # Names that are pure in modules that are not.
-PURE_NAMES = frozenset({("encodings", "idna"), ("pathlib", "PurePosixPath"), ("pathlib", "PurePath")})
+PURE_NAMES = frozenset(
+    {
+        ("encodings", "idna"),
+        ("fnmatch", "fnmatchcase"),  # `fnmatch` itself differs between systems
+        ("pathlib", "PurePath"),
+        ("pathlib", "PurePosixPath"),
+    }
+)
 IMPURE_CALLS = frozenset({"open", "input", "print", "exec", "eval", "__import__", "breakpoint", "hash"})
 IMPURE_ATTRIBUTES = frozenset(
     {

@@ -32,9 +32,10 @@ from evermirror.model.messages import Declined, HeldRepo, Kept, Report, Synced
 from evermirror.model.refs import RefsDigest
 from evermirror.model.wire import Access, Compared, Down, Holding, Numbered, Up
 from evermirror.nodes import lifecycle
+from evermirror.nodes.basics import git_settings
+from evermirror.nodes.data_folder import with_absolute_data
 from evermirror.nodes.membership_card import LateDialer, card_of
 from evermirror.nodes.running import until_stopped
-from evermirror.nodes.wiring import git_settings, with_absolute_data
 from evermirror.nodes.worker.worker import Worker
 from evermirror.nodes.worker.worker_node import working
 

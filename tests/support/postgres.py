@@ -50,11 +50,12 @@ class PostgresServer:
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
-    def create_database(self) -> str:
-        """The URL of a new, empty database."""
+    def create_database(self, like: str = "") -> str:
+        """The URL of a new database: empty, or a copy of the one at ``like``, which nobody uses now."""
         self._made += 1
         name = f"test_{os.getpid()}_{self._made}"
-        self._run("createdb", *self._where(), name)
+        template = ["--template", like.rsplit("/", 1)[1]] if like else []
+        self._run("createdb", *self._where(), *template, name)
         return self.url(name)
 
     def drop_database(self, url: str) -> None:

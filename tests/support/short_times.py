@@ -12,7 +12,7 @@ from evermirror.__main__ import main
 from evermirror.config import Config
 from evermirror.core.collect.settings import CollectSettings
 from evermirror.nodes.aggregator import collector
-from evermirror.nodes.coordinator import accusing
+from evermirror.nodes.coordinator.aggregators import accusing
 
 
 def shortened(settings: CollectSettings) -> CollectSettings:

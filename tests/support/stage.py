@@ -16,6 +16,8 @@ from evermirror.nodes.all_in_one import Node, UpOptions, up
 from tests.support.gitrepo import read_refs
 from tests.support.upstream import UpstreamServer
 
+FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.1  # what takes long is looked at less often: a look takes time as well
+
 
 class Stage:
     """Starts nodes on one data folder, and knows how to wait for what they do."""
@@ -84,9 +86,11 @@ class Running:
         return task
 
     async def until(self, holds: Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:
+        pause_s = FIRST_LOOK_S
         async with asyncio.timeout(within_s):
             while not await holds():
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(pause_s)
+                pause_s = min(LAST_LOOK_S, pause_s * 1.25)
 
     async def until_status(self, name: str, status: str) -> None:
         async def holds() -> bool:

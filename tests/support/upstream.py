@@ -53,7 +53,7 @@ class UpstreamServer:
     address: str = "127.0.0.1"
 
     delay_s: float = 0.0  # before each answer
-    stall_after_bytes: int | None = None  # of an answer's body; then silence until this is None or close
+    stall_after_bytes: int | None = None  # of an answer's body; then silence until this grows, or close
     drop_connection: bool = False  # reset instead of an answer
     drop_after_bytes: int | None = None  # reset in the middle of an answer's body
 
@@ -291,7 +291,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve(self._read_body())
 
-    do_PUT = do_PATCH = do_POST
+    do_PUT = do_PATCH = do_DELETE = do_POST
 
     def _read_body(self) -> bytes:
         if self.headers.get("Expect", "").lower() == "100-continue":
@@ -363,16 +363,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self._reset()
             return False
-        limit = owner.stall_after_bytes
-        if limit is not None and sent > limit:
+        while (limit := owner.stall_after_bytes) is not None and sent > limit:
             part = max(0, len(data) - (sent - limit))
             self._chunk(data[:part], chunked)
             self.wfile.flush()
-            while owner.stall_after_bytes is not None:
-                if owner.closing.wait(0.05):
-                    self.close_connection = True
-                    return False
             data = data[part:]
+            if owner.closing.wait(0.05):
+                self.close_connection = True
+                return False
         self._chunk(data, chunked)
         return True
 

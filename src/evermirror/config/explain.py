@@ -48,6 +48,8 @@ def _explain_one(found: ErrorDetails, tree: Mapping[str, object]) -> tuple[KeyPa
     setting = find_setting(path)
     if setting is None:
         return path, str(cause or found["msg"])
+    if found["type"] == "missing":
+        return path, f"is missing; accepted: {setting.accepted}"
     if setting.kind in (Kind.LIST, Kind.SOURCES) and cause is not None:
         return path, str(cause)  # names the item
     return path, f"{_problem(setting, found, tree, path)}; accepted: {setting.accepted}"

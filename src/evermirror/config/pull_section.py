@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field
 
 from evermirror.config.section import Section
-from evermirror.config.values import Count, Duration, MaybeCron, MaybeText, Number
+from evermirror.config.values import Count, Duration, MaybeCron, MaybeText, Number, TextList
 
 DAY = 86_400.0
+LOAD_METRICS_MAX = 32
 
 
 def _check_zone(name: str | None) -> str | None:
@@ -23,6 +25,22 @@ def _check_zone(name: str | None) -> str | None:
 
 
 Zone = Annotated[MaybeText, AfterValidator(_check_zone)]
+
+
+def _check_load_metrics(urls: tuple[str, ...]) -> tuple[str, ...]:
+    if len(urls) > LOAD_METRICS_MAX:
+        raise ValueError(f"has more than {LOAD_METRICS_MAX} URLs")
+    for url in urls:
+        try:
+            parts = urlsplit(url)
+            fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            fine = False
+        if fine and (parts.username is not None or parts.password is not None):
+            raise ValueError("has a URL with a user name or password: such URLs are shown to people")
+        if not fine or not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError(f'{url!r} is not a URL such as "http://gitlab.example.org:9100/metrics"')
+    return urls
 
 
 class Pull(Section):
@@ -55,3 +73,8 @@ class Pull(Section):
         default="0 */10 * * * ?", description="When errors are looked through for what people should know."
     )
     cleanup_cron: MaybeCron = Field(default="0 0 2 * * ?", description="When old history is removed.")
+    load_metrics: Annotated[TextList, AfterValidator(_check_load_metrics)] = Field(
+        default=(),
+        description="The sources' node exporters, by URL: a loaded source is given less to do.",
+    )
+    load_every: Duration = Field(default=15.0, ge=1, le=120, description="How often they are asked.")

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from pydantic.fields import FieldInfo
 
+from evermirror.config.alerts_section import Channel
+from evermirror.config.credential_section import Credential
+from evermirror.config.events_section import EventHook
 from evermirror.config.section import Section
-from evermirror.config.settings import Config, Credential
+from evermirror.config.settings import Config
 from evermirror.config.values import Kind
 
 KeyPath = tuple[str, ...]
 CREDENTIALS = "credentials"
+CHANNELS = "channels"
+EVENT_HOOKS = "event_hooks"
 ANY_NAME = "NAME"  # stands for the name that the user chose
+NAMED: Mapping[str, type[Section]] = {  # one table each
+    CREDENTIALS: Credential,
+    CHANNELS: Channel,
+    EVENT_HOOKS: EventHook,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key of the file. ``path`` of a credential's key holds ANY_NAME."""
+    """One key of the file. ``path`` of what the user named holds ANY_NAME."""
 
     path: KeyPath
     kind: Kind
@@ -63,7 +73,7 @@ def section_notes() -> tuple[tuple[str, str], ...]:
 
 
 def find_setting(path: KeyPath) -> Setting | None:
-    """The setting at ``path``, with a credential's own name in it."""
+    """The setting at ``path``, with the name that the user chose in it."""
     return _by_path().get(_generic(path))
 
 
@@ -74,7 +84,7 @@ def is_section(path: KeyPath) -> bool:
 
 
 def _generic(path: KeyPath) -> KeyPath:
-    return (CREDENTIALS, ANY_NAME, *path[2:]) if len(path) > 1 and path[0] == CREDENTIALS else path
+    return (path[0], ANY_NAME, *path[2:]) if len(path) > 1 and path[0] in NAMED else path
 
 
 @cache
@@ -83,8 +93,8 @@ def _by_path() -> dict[KeyPath, Setting]:
 
 
 def _section_class(name: str) -> type[Section]:
-    if name == CREDENTIALS:
-        return Credential
+    if name in NAMED:
+        return NAMED[name]
     annotation = Config.model_fields[name].annotation
     if not (isinstance(annotation, type) and issubclass(annotation, Section)):
         raise TypeError(f"{name} is not a section")
@@ -93,7 +103,7 @@ def _section_class(name: str) -> type[Section]:
 
 def _walk() -> Iterator[Setting]:
     for section in Config.model_fields:
-        prefix = (section, ANY_NAME) if section == CREDENTIALS else (section,)
+        prefix = (section, ANY_NAME) if section in NAMED else (section,)
         for key, field in _section_class(section).model_fields.items():
             yield _setting((*prefix, key), field)
 

@@ -10,7 +10,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
+from evermirror.config.alerts_section import Alerts, Channel, ChannelName
+from evermirror.config.credential_section import Credential, CredentialName
+from evermirror.config.events_section import EventHook, EventHookName, Events
 from evermirror.config.fleet_sections import Aggregator, Relay
+from evermirror.config.hooks_section import Webhooks
 from evermirror.config.pull_section import Pull
 from evermirror.config.section import Section, SettingError
 from evermirror.config.sources import read_sources
@@ -43,12 +47,12 @@ from evermirror.model.source import CatalogSource
 DATABASE_FILE = "evermirror.db"  # in data.dir
 SCHEMES = ("https", "http", "ssh")
 FILTERS = ("blob:none", "blob:limit", "tree", "object:type", "sparse:oid", "combine")  # git's own names
-_CREDENTIAL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _REF_PREFIX = re.compile(r"refs/[A-Za-z0-9._/-]+/")
 OWN_PREFIXES = ("refs/evermirror/", "refs/restored/", "refs/archive/")
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 MB = 1_000_000
+RATE_LEAST = 0.00001  # a second: about one a day; of far less, waits are no finite numbers any more
 
 
 def _check_schemes(schemes: tuple[str, ...]) -> tuple[str, ...]:
@@ -171,8 +175,9 @@ class Schedule(Section):
     )
     polls_per_second: MaybeNumber = Field(
         default=None,
-        gt=0,
-        description="Budget over all repositories; none: no bound. A coordinator's is its fleet's.",
+        ge=RATE_LEAST,
+        description="Budget over all repositories, at least 0.00001; none: no bound. "
+        "A coordinator's is its fleet's.",
     )
 
     @model_validator(mode="after")
@@ -186,7 +191,9 @@ class Limits(Section):
     """Bounds that keep us polite and safe."""
 
     host_rate: Rate = Field(
-        default=5.0, gt=0, description="Requests to one upstream host. A coordinator's is its fleet's."
+        default=5.0,
+        ge=RATE_LEAST,
+        description="Requests to one upstream host. A coordinator's is its fleet's.",
     )
     host_connections: Count = Field(default=8, ge=1, le=1000, description="Connections to one upstream host.")
     polls_in_flight: Count = Field(
@@ -301,6 +308,11 @@ class Fleet(Section):
     grace: Duration = Field(
         default=10 * MINUTE, ge=0, description="A lost worker's repositories move after this."
     )
+    task_patience: Duration = Field(
+        default=HOUR,
+        gt=0,
+        description="A sync that somebody asked for, and that no worker can take, fails then.",
+    )
     heartbeat: Duration = Field(default=5.0, gt=0, description="Gap between heartbeats.")
     max_missed: Count = Field(default=4, ge=1, description="Missed heartbeats until a worker is suspected.")
     disk_high: Number = Field(
@@ -327,48 +339,6 @@ class Auth(Section):
         default="auto", description="auto: needed as soon as a token exists or the address is not loopback."
     )
     public_reads: Flag = Field(default=True, description="Reading needs no token.")
-
-
-class Credential(Section):
-    """A way to sign in upstream; repositories refer to it by name."""
-
-    username: MaybeText = Field(default=None, description="User name, where the server wants one.")
-    password: Secret = Field(default=None, description="Password.")
-    token: Secret = Field(default=None, description="Access token, instead of a password.")
-    ssh_key_file: MaybePath = Field(default=None, description="Private key for ssh.")
-    forge: Annotated[Literal["none", "gitlab", "gitea", "github"], Kind.CHOICE] = Field(
-        default="none", description="gitlab, gitea or github: a target's default branch is set by its API."
-    )
-
-    @model_validator(mode="after")
-    def _one_secret(self) -> Self:
-        given = [self.password is not None, self.token is not None, self.ssh_key_file is not None]
-        if not any(given):
-            raise SettingError("token", "is missing: give one of password, token, ssh_key_file")
-        if self.password is not None and self.token is not None:
-            raise SettingError("token", "and password are both given: keep one")
-        return self
-
-
-def _check_credential_name(name: str) -> str:
-    if not _CREDENTIAL_NAME.fullmatch(name):
-        raise ValueError("a credential's name is made of a-z, 0-9, '.', '_' and '-', at most 64")
-    return name
-
-
-CredentialName = Annotated[str, AfterValidator(_check_credential_name)]
-
-
-class Webhooks(Section):
-    """Secrets that forges sign their hooks with; a hook without one gets 403."""
-
-    github_secret: Secret = Field(default=None, description="Of X-Hub-Signature-256.")
-    gitlab_secret: Secret = Field(default=None, description="Of X-Gitlab-Token.")
-    gitee_secret: Secret = Field(default=None, description="Of X-Gitee-Token.")
-    gitea_secret: Secret = Field(default=None, description="Of X-Gitea-Signature.")
-    secrets: Annotated[Mapping[str, SecretStr], Kind.SECRETS] = Field(
-        default={}, description="By host or repository key, before the four above."
-    )
 
 
 class Client(Section):
@@ -415,6 +385,10 @@ class Config(Section):
     pull: Pull = Pull()
     auth: Auth = Auth()
     credentials: Mapping[CredentialName, Credential] = {}
+    alerts: Alerts = Alerts()
+    channels: Mapping[ChannelName, Channel] = {}
+    events: Events = Events()
+    event_hooks: Mapping[EventHookName, EventHook] = {}
     webhooks: Webhooks = Webhooks()
     client: Client = Client()
     log: Log = Log()
@@ -446,10 +420,12 @@ class Config(Section):
     def secret_values(self) -> tuple[str, ...]:
         """Everything that must never be printed: for logs to mask."""
         found: list[str | None] = [_password(self.database.url)]
-        sections = (self.worker, self.aggregator, self.webhooks, self.client, *self.credentials.values())
+        sections = (self.worker, self.aggregator, self.client, *self.credentials.values())
         for section in sections:
             found += [v.get_secret_value() for _, v in section if isinstance(v, SecretStr)]
-        found += [v.get_secret_value() for v in self.webhooks.secrets.values()]
+        found += self.webhooks.secret_values()
+        found += [v for channel in self.channels.values() for v in channel.secret_values()]
+        found += [v for hook in self.event_hooks.values() for v in hook.secret_values()]
         return tuple(v for v in found if v)
 
 

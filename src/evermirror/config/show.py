@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
+from pydantic_core import PydanticUndefined
 
+from evermirror.config.alerts_section import Channel
 from evermirror.config.load import LoadedConfig, Origin
-from evermirror.config.schema import ANY_NAME, CREDENTIALS, KeyPath, Setting, all_settings, section_notes
+from evermirror.config.schema import (
+    CHANNELS,
+    CREDENTIALS,
+    EVENT_HOOKS,
+    NAMED,
+    KeyPath,
+    Setting,
+    all_settings,
+    section_notes,
+)
 from evermirror.config.settings import Config
 from evermirror.config.values import Kind
 from evermirror.model.duration import format_duration, format_size, parse_size
@@ -29,12 +42,13 @@ class ShownSetting:
 
 
 def shown_settings(loaded: LoadedConfig) -> Iterator[ShownSetting]:
-    """Every setting in force, in the order of the model; of credentials those that are there."""
-    for setting in all_settings():
-        for path in _instances(setting.path, loaded.config):
-            yield ShownSetting(
-                ".".join(path), _plain(setting, _value_at(loaded.config, path)), loaded.origin(path)
-            )
+    """Every setting in force, in the order of the model; of what users name those that are there, and of a
+    channel what means something to its type."""
+    for section, settings in groupby(all_settings(), key=lambda setting: setting.path[0]):
+        yield from (
+            ShownSetting(".".join(path), _plain(setting, _value_at(loaded.config, path)), loaded.origin(path))
+            for path, setting in _instances(section, tuple(settings), loaded.config)
+        )
 
 
 def as_toml(value: object) -> str:
@@ -61,6 +75,9 @@ def template() -> str:
         if section == CREDENTIALS:
             parts.append(_CREDENTIALS_EXAMPLE)
             continue
+        if section in _EXAMPLES:
+            parts.append(_example(section))
+            continue
         lines = [f"# {note}", f"[{section}]"]
         for setting in all_settings():
             if setting.path[0] == section:
@@ -77,9 +94,34 @@ _TEMPLATE_HEAD = """\
 
 _CREDENTIALS_EXAMPLE = """\
 # Ways to sign in; repositories and targets refer to them by name. Also: username, password, ssh_key_file,
-# and forge = "gitlab", "gitea" or "github": a target's default branch then follows the source's.
+# forge = "gitlab", "gitea", "github" or "gitee" (a target's default branch then follows the source's; also
+# for `pull discover`, and hooks), forge_url = "https://example.org/gitlab" (where that forge is asked about
+# hooks, if not at the repositories' host), expires = "2027-06-30" (its last day, where the forge does not
+# tell), and hosts = ["gitlab.example.org"]: it is sent nowhere else, and hooks are registered there with it.
 # [credentials.example]
 # token_file = "/run/secrets/example-token\""""
+
+
+_EXAMPLES = {
+    CHANNELS: "Where people are told of alerts; one section for each channel. Try: `evermirror alerts test`.",
+    EVENT_HOOKS: "Servers that are told of events; one section for each. Try: `evermirror events test NAME`.",
+}
+
+
+def _example(section: str) -> str:
+    lines = [f"# {_EXAMPLES[section]}", f"# [{section}.example]"]
+    for setting in all_settings():
+        if setting.path[0] == section:
+            lines += [f"# # {setting.description}", f"# {_example_of(setting)}"]
+    return "\n".join(lines)
+
+
+def _example_of(setting: Setting) -> str:
+    key = setting.path[-1]
+    if setting.kind is Kind.SECRET:
+        return f'{key} = "…", or {key}_file = "path"'
+    default = setting.choices[0] if setting.default is PydanticUndefined else setting.default
+    return f"{key} = {as_toml(_plain(setting, default))}"
 
 
 def _template_lines(setting: Setting) -> list[str]:
@@ -89,12 +131,17 @@ def _template_lines(setting: Setting) -> list[str]:
     return [f"#{key} = {as_toml(_plain(setting, setting.default))}"]
 
 
-def _instances(path: KeyPath, config: Config) -> Iterator[KeyPath]:
-    if path[:2] == (CREDENTIALS, ANY_NAME):
-        for name in config.credentials:
-            yield (CREDENTIALS, name, *path[2:])
-    else:
-        yield path
+def _instances(
+    section: str, settings: Sequence[Setting], config: Config
+) -> Iterator[tuple[KeyPath, Setting]]:
+    """Each setting where it is; one table after the other where the user named them."""
+    if section not in NAMED:
+        yield from ((setting.path, setting) for setting in settings)
+        return
+    for name, table in getattr(config, section).items():
+        for setting in settings:
+            if not isinstance(table, Channel) or setting.path[2] in table.meaningful:
+                yield (section, name, *setting.path[2:]), setting
 
 
 def _value_at(config: Config, path: KeyPath) -> object:
@@ -121,7 +168,7 @@ def _plain(setting: Setting, value: object) -> object:
             return _exact_size(value)
         case Kind.RATE, float() | int():
             return f"{value:g}/s"
-        case _, Path():
+        case _, Path() | date():
             return str(value)
         case _, SecretStr():
             return MASK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
+from datetime import date, datetime
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,7 @@ class Kind(Enum):
     SIZE = SIZE_FORM
     RATE = RATE_FORM
     CRON = CRON_FORM
+    DATE = 'a day such as "2027-06-30"'
     ADDRESS = '"HOST:PORT" such as "127.0.0.1:8420"'
     TEXT = "a string"
     URL = "a URL in a string"  # may hold a password: shown without it
@@ -92,6 +94,15 @@ def _as_cron(value: object) -> object:
     return check_cron(value)
 
 
+def _as_date(value: object) -> object:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        return date.fromisoformat(value if isinstance(value, str) else "")
+    except ValueError:
+        raise ValueError("is not a day") from None
+
+
 def _as_secret(value: object) -> object:
     if not isinstance(value, str | SecretStr):
         raise ValueError("is not text")  # never the value itself
@@ -125,6 +136,15 @@ _HOST_NAME = re.compile(
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
+def is_host(text: str) -> bool:
+    """A name, or an address; of IPv6 without brackets."""
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return _HOST_NAME.fullmatch(text) is not None
+    return True
+
+
 def split_host_port(text: str) -> tuple[str, int]:
     """``127.0.0.1:8420``, ``[::1]:8420``, ``name:0`` (0: the system chooses); raises ValueError."""
     host, colon, port = text.rpartition(":")
@@ -153,6 +173,7 @@ MaybeAddress = Annotated[str | None, BeforeValidator(_optional(_as_address)), Ki
 Text = Annotated[str, Strict(), Kind.TEXT]
 MaybeText = Annotated[str | None, BeforeValidator(_optional(_as_is)), Kind.TEXT]
 MaybeCron = Annotated[str | None, BeforeValidator(_optional(_as_cron)), Kind.CRON]
+MaybeDate = Annotated[date | None, BeforeValidator(_optional(_as_date)), Kind.DATE]
 MaybeDatabaseUrl = Annotated[str | None, BeforeValidator(_optional(_as_database_url)), Kind.URL]
 MaybeHttpUrl = Annotated[str | None, BeforeValidator(_optional(_as_http_url)), Kind.URL]
 FilePath = Annotated[Path, BeforeValidator(_as_path), Kind.PATH]

@@ -16,6 +16,7 @@ SIZE_FORM = "a size such as 10GB, 512MiB or a number of bytes"
 RATE_FORM = "a rate such as 5/s, 300/m, 1000/h or a number a second"
 
 DURATION_MAX_S = 36_500 * 86_400.0  # 100 years: longer is a slip of the hand, and dates stay representable
+TOOK_MAX_S = 1e9  # thirty years
 SIZE_MAX_BYTES = 2**63 - 1  # what both databases can store
 TEXT_MAX_CHARS = 64  # no real amount is longer; keeps the patterns below cheap on hostile input
 
@@ -99,6 +100,12 @@ def parse_rate(text: str) -> float:
     if not 0 < rate < math.inf:
         raise InvalidValue(f"rate {text!r} is not above 0", hint=f"Write {RATE_FORM}")
     return rate
+
+
+def took_s(started_at: float, ended_at: float) -> float:
+    """Seconds between two times that another told, whatever they are: from 0 to TOOK_MAX_S."""
+    took = ended_at - started_at
+    return round(min(max(took, 0.0), TOOK_MAX_S), 3) if math.isfinite(took) else 0.0
 
 
 def _match(pattern: re.Pattern[str], text: str, what: str, form: str) -> re.Match[str]:

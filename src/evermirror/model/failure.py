@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 OURS = "ours"  # in a failure's context: the other end has no part in it; its value says what has
 CREDENTIAL = "credential"  # one that a node's settings lack
+MISSING_COMMIT = "missing_commit"  # one that was asked for, and upstream does not have (yet)
 
 
 class FailureKind(Enum):

@@ -52,7 +52,8 @@ class ReleaseRepos:
 class SyncNow:
     """Look at once and sync if it moved. ``force`` fetches even where nothing seems to have changed;
     ``accept`` is a person's word that upstream is to be followed where a guard holds its change back.
-    ``push``: targets that are to have what is here then."""
+    ``push``: targets that are to have what is here then. ``early``: asked for before the repo was last
+    assigned, so that a first clone which began since then has not looked too early."""
 
     key: RepoKey
     task_id: TaskId
@@ -61,6 +62,7 @@ class SyncNow:
     priority: Priority | None = None  # of this request; None: the repo's own
     accept: bool = False
     push: tuple[PushTo, ...] = ()
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A long transfer goes on. ``percent`` is of the phase; None where the total is not known."""
+    """A long transfer goes on. ``percent`` is of the whole sync; None where nothing is known of it."""
 
     key: RepoKey
     task_ids: tuple[TaskId, ...]

@@ -27,22 +27,6 @@ CONCURRENT_MAX = 1000
 TARGETS_MAX = 16  # that one project may have
 
 
-class Level(Enum):
-    """How serious an alert of pull mirroring is."""
-
-    WARNING = "warning"
-    ERROR = "error"
-    CRITICAL = "critical"
-
-    @property
-    def rank(self) -> int:
-        """0 is the least serious."""
-        return _RANKS[self]
-
-
-_RANKS = {Level.WARNING: 0, Level.ERROR: 1, Level.CRITICAL: 2}
-
-
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """How many pulls may run when. ``peak`` and ``night`` are hours of the day in ``time_zone``, from start

@@ -80,3 +80,47 @@ class Pushed:
     @property
     def changed(self) -> bool:
         return bool(self.put_total or self.deleted_total)
+
+
+class RefState(Enum):
+    """How a ref is at a target, as far as we know: by what we last put there, and what was found then."""
+
+    EQUAL = "equal"
+    BEHIND = "behind"  # there is an older value of ours
+    MISSING = "missing"
+    EXTRA = "extra"  # ours, and the mirror has it no longer
+    REFUSED = "refused"  # the target does not take it
+    FOREIGN = "foreign"  # somebody else's value is there: it waits for a person
+
+
+@dataclass(frozen=True, slots=True)
+class RefStanding:
+    """``ours`` is what the mirror has, ``theirs`` what is there; None where there is none."""
+
+    name: str
+    state: RefState
+    ours: Oid | None
+    theirs: Oid | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStanding:
+    """One target against the mirror. ``refs``: those that are not equal first, bounded; ``complete``: all
+    that are not equal are among them."""
+
+    target: TargetId
+    url: str
+    equal: int
+    refs: tuple[RefStanding, ...]
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """All targets that a worker has put something at. ``total`` and ``digest`` are of the mirror's branches
+    and tags, which is what targets should have."""
+
+    total: int
+    digest: RefsDigest
+    targets: tuple[TargetStanding, ...] = ()

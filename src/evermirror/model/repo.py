@@ -70,6 +70,11 @@ class RepoStatus(Enum):
     HELD = "held"  # a guard holds a change back
     INACTIVE = "inactive"  # disabled or removed by a person
 
+    @property
+    def is_live(self) -> bool:
+        """Whether looking at upstream can make it fresher: not one that is switched off, gone or refused."""
+        return self not in (RepoStatus.INACTIVE, RepoStatus.GONE, RepoStatus.AUTH)
+
 
 @dataclass(frozen=True, slots=True)
 class RepoSpec:
@@ -85,6 +90,7 @@ class RepoSpec:
     credential: str | None = None  # a name, never a secret
     fallbacks: tuple[str, ...] = ()  # other addresses of the same repository, as the catalog gives them
     pulled: bool = False  # the coordinator says when to look: the worker does not by itself
+    hooked: bool = False  # its hooks have proved reliable: it is polled less
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,26 +20,22 @@ from evermirror.errors import ConfigError
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoKey, RepoStatus
 from evermirror.nodes import lifecycle
+from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.coordinator.catalog_watch import CatalogWatch
+from evermirror.nodes.coordinator.catalog.catalog_watch import CatalogWatch
 from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.coordinator.door import Door
 from evermirror.nodes.coordinator.fleet import OWN_TOKEN
-from evermirror.nodes.coordinator.front import check_exposure, http_front, url_of
+from evermirror.nodes.coordinator.front import check_exposure, http_front
 from evermirror.nodes.coordinator.lead import Lead, fleet_settings, leading
+from evermirror.nodes.data_folder import with_absolute_data
+from evermirror.nodes.http_server import url_of
 from evermirror.nodes.playground import playground_running
 from evermirror.nodes.pulled_through import PulledThrough, pulling_through, wanted_here
 from evermirror.nodes.running import running, until_stopped
 from evermirror.nodes.served import ServedMirrors
 from evermirror.nodes.service import RepoFilter
-from evermirror.nodes.wiring import (
-    credentials_of,
-    git_settings,
-    make_worker,
-    schedule_settings,
-    serve_settings,
-    with_absolute_data,
-)
+from evermirror.nodes.wiring import make_worker, schedule_settings, serve_settings
 from evermirror.nodes.worker.uplink import Uplink
 from evermirror.nodes.worker.worker import Worker
 
@@ -91,9 +87,11 @@ class Node:
     broken: asyncio.Event
 
     def reload(self, load: Callable[[], Config]) -> None:
-        """SIGHUP: limits and budgets are taken over, the catalog is read again; the rest needs a restart."""
+        """SIGHUP: limits, budgets, channels of alerts, hooks and event hooks are taken over, the catalog is
+        read again; the rest needs a restart."""
         try:
             config = load()
+            self.lead.configure(config)
         except ConfigError as error:
             log.error("settings not reloaded: they have errors", problems=error.problems)
             return

@@ -9,8 +9,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import uvicorn
+from uvicorn.config import Config as UvicornConfig
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import Server as UvicornServer
+
+from evermirror.config import Config
 
 STOP_S = 3  # whole seconds that open requests are given at a stop; event streams never end by themselves
 HEAD_BYTES_MAX = 64 * 1024  # request line and headers; browsers stay below 16 KiB
@@ -60,7 +63,7 @@ class _BoundedHttp(HttpToolsProtocol):
             self._late = None
 
 
-class _Server(uvicorn.Server):
+class _Server(UvicornServer):
     """uvicorn without its own signal handlers: the node decides when to stop."""
 
     @contextlib.contextmanager
@@ -79,7 +82,7 @@ async def serving(
         # answer on a kept-alive connection waits 40 ms for the client's delayed acknowledgement.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = _Server(
-        uvicorn.Config(
+        UvicornConfig(
             app,
             http=_BoundedHttp,
             log_config=None,
@@ -97,3 +100,9 @@ async def serving(
     finally:
         server.should_exit = True
         await task
+
+
+def url_of(config: Config, sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    scheme = "https" if config.server.tls_cert else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

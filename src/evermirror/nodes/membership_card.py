@@ -14,7 +14,7 @@ from evermirror.edge.rpc.pki import ca_fingerprint
 from evermirror.edge.rpc.transport import Connection
 from evermirror.errors import EnvironmentUnfit, UsageError
 from evermirror.model.access import Role
-from evermirror.nodes.wiring import with_absolute_data
+from evermirror.nodes.data_folder import with_absolute_data
 
 FILE = "joined.json"
 CA_FILE = "coordinator-ca.pem"

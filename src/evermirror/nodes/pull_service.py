@@ -18,9 +18,12 @@ from evermirror.model.figures import ErrorFilter as ErrorFilter
 from evermirror.model.figures import KindCount as KindCount
 from evermirror.model.figures import Period as Period
 from evermirror.model.figures import ProgressNote as ProgressNote
-from evermirror.model.pull import Load, Project, Strategy
+from evermirror.model.plan import PollPlan
+from evermirror.model.pull import Load, Project, Strategy, Target
+from evermirror.model.push import RefStanding
 from evermirror.model.repo import Priority, RepoKey, RepoRecord
-from evermirror.model.task import TaskId, TaskRecord, Trigger
+from evermirror.model.report import Report as Report
+from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,18 @@ class ProjectView:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetState:
+    """A target ref by ref. ``refs``: those not equal first, bounded; ``total`` and ``equal`` count all that
+    should be there and are; None where no worker says. ``seen_at``: of the last push that looked."""
+
+    target: Target
+    refs: tuple[RefStanding, ...]
+    total: int | None
+    equal: int | None
+    seen_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectPage:
     items: tuple[ProjectView, ...]
     total: int
@@ -73,6 +88,14 @@ class TaskPage:
     page: int
     size: int
     records: Mapping[RepoKey, RepoRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewestTasks:
+    """Tasks of all projects, newest first, and what is known of their repos."""
+
+    items: tuple[TaskRecord, ...]
+    records: Mapping[RepoKey, RepoRecord]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +152,14 @@ class PullService(Protocol):
         for."""
         ...
 
+    async def plan(self, key: RepoKey) -> PollPlan | None:
+        """When it is pulled next, and why then; None for a repo without a pull configuration."""
+        ...
+
+    async def targets(self, key: RepoKey) -> tuple[TargetState, ...]:
+        """How each of its targets is; none for a repo without a pull configuration."""
+        ...
+
     async def list_projects(
         self,
         *,
@@ -162,8 +193,17 @@ class PullService(Protocol):
         """What the statistics job noted between two times, oldest first."""
         ...
 
+    async def report(self, days: int, *, public: bool = False) -> Report:
+        """Of the last so many days, and today; at most a minute old. ``public``: private projects are not
+        named."""
+        ...
+
     async def tasks(self, name: str, *, page: int = 1, size: int = 10) -> TaskPage:
         """Newest first."""
+        ...
+
+    async def newest_tasks(self, status: TaskStatus | None, before: TaskId | None, limit: int) -> NewestTasks:
+        """Of all projects; ``before`` is the id of the last one already seen."""
         ...
 
     async def task(self, task_id: TaskId) -> tuple[TaskRecord, ProjectView | None]:

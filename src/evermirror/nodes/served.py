@@ -6,13 +6,16 @@ import contextlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy
 from evermirror.errors import InvalidUrl, NotFound
 from evermirror.faces.api.git_service import GitBusy, ServedRepo
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.worker.worker import Worker
+
+if TYPE_CHECKING:  # aggregators serve without one
+    from evermirror.nodes.coordinator.coordinator import Coordinator
 
 BEGUN_S = 60.0  # between two requests of one clone; git sends the next as soon as it has read the last
 TOLD_OF_MAX = 10_000

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
 from evermirror.core.fleet.copies import CopyState
+from evermirror.model.failure import FailureKind
+from evermirror.model.figures import PushHistory
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import HostState, RunningSync
-from evermirror.model.refs import RefSnapshot
+from evermirror.model.plan import PollPlan as PollPlan
+from evermirror.model.refs import RefsDigest, RefSnapshot
+from evermirror.model.relay import NodeId
 from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
+from evermirror.model.repo_order import RepoSort, SortValue
 from evermirror.model.task import TaskId, TaskRecord, Trigger
-from evermirror.nodes.coordinator.catalog_state import CatalogState
-from evermirror.nodes.coordinator.fleet_view import FleetView, Losing, WorkerInfo
+from evermirror.model.whole import ClassFreshness, CoursePoint, FailureCount
+from evermirror.nodes.coordinator.catalog.catalog_state import CatalogState
+from evermirror.nodes.coordinator.fleet_view import FleetMoves, FleetView, Losing, WorkerInfo
 
 
 class AddStatus(Enum):
@@ -32,18 +38,32 @@ class TaskParams:
     min_commit: str | None = None
     force: bool = False
     priority: Priority | None = None
+    within_s: float = 0.0  # so long ``min_commit`` is looked for again; 0: one look
     accept: bool = False  # follow upstream although a guard holds its change back
 
 
 @dataclass(frozen=True, slots=True)
 class RepoFilter:
-    """Which repos a list shows; ``after`` is the key of the last one already seen."""
+    """Which repos a list shows, and in which order.
+
+    ``after`` is the key of the last one already seen, and ``after_value`` what the order goes by of it
+    (``sort.value_of``); nothing where the order is that of keys."""
 
     search: str = ""
     status: RepoStatus | None = None
     host: str = ""
+    priority: Priority | None = None
+    worker: str = ""  # who holds a copy or should, by name
+    failure: FailureKind | None = None  # the one that stands now
+    public: bool = False  # without private ones
+    sort: RepoSort = RepoSort.KEY
     after: RepoKey | None = None
+    after_value: SortValue = None
     limit: int = 100
+
+    def following(self, last: RepoRecord) -> RepoFilter:
+        """The same list behind this one."""
+        return replace(self, after=last.key, after_value=self.sort.value_of(last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +77,6 @@ class Holder:
     state: CopyState = CopyState.HELD
     wanted: bool = True
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PollPlan:
-    """When a repo is looked at next, and why then."""
-
-    next_poll_at: float | None
-    reason: str
-    gap_s: float | None  # the gap the policy aims for
-    last_poll_at: float | None
-    source_url: str | None = None  # the address that last answered; None: not known since the worker started
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +94,51 @@ class Upkeep:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """A sync under way, and who does it; None: not known by name."""
+
+    sync: RunningSync
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The figures that answer: is everything fresh, and if not, what is wrong?"""
 
     total_repos: int
     by_status: Mapping[str, int]
     by_priority: Mapping[str, int]
-    fresh_repos: int  # verified within their bound
+    fresh_repos: int  # live ones, verified within their bound
     worst_lag_s: float | None
     polls_total: int
     polls_per_second: float
     changes_total: int
     received_bytes_total: int
-    running: tuple[RunningSync, ...]
+    running: tuple[Running, ...]
     queued_syncs: int
     hosts: tuple[HostState, ...]  # those not open, at most 20
-    failures_by_kind: Mapping[str, int]
+    failures: tuple[FailureCount, ...]  # of repos whose last attempt failed, most first
     disk_free_bytes: int
     disk_total_bytes: int
     accepting_clones: bool
     warnings: tuple[str, ...]
     started_at: float
     now: float
+    fresh_bound_s: float
+    freshness: Mapping[Priority, ClassFreshness]
+    never_verified: int  # of live repos
+    changes_per_minute: float  # these two: lately
+    received_bytes_per_second: float
+
+    @property
+    def failures_by_kind(self) -> Mapping[str, int]:
+        return {one.kind: one.repos for one in self.failures}
+
+    @property
+    def fresh_share(self) -> float | None:
+        """Of live repos; None where there are none."""
+        live = sum(count for status, count in self.by_status.items() if RepoStatus(status).is_live)
+        return self.fresh_repos / live if live else None
 
 
 class CatalogService(Protocol):
@@ -127,7 +159,15 @@ class FleetService(Protocol):
 
     def view(self) -> FleetView: ...
 
+    async def serves(self, node: NodeId, key: RepoKey, digest: RefsDigest, within_s: float) -> bool:
+        """Whether this aggregator has the repo with these refs; waited for, at most so long."""
+        ...
+
     def worker(self, name: str) -> WorkerInfo: ...
+
+    def moves(self, limit: int, *, public: bool) -> FleetMoves:
+        """Repos with copies that come or go; ``public``: without those that only trusted workers may hold."""
+        ...
 
     def losing(self, name: str) -> Losing:
         """What would follow if this worker were gone."""
@@ -167,6 +207,10 @@ class CoordinatorService(Protocol):
 
     async def list_repos(self, which: RepoFilter) -> tuple[RepoRecord, ...]: ...
 
+    async def count_repos(self, which: RepoFilter) -> int:
+        """All that the list shows, on however many pages."""
+        ...
+
     async def remove_repo(self, key_or_url: str, *, actor: str) -> RepoRecord: ...
 
     async def submit_task(
@@ -181,19 +225,23 @@ class CoordinatorService(Protocol):
 
     async def refs(self, key_or_url: str) -> RefSnapshot: ...
 
-    async def holders(self, key_or_url: str) -> tuple[Holder, ...]: ...
+    async def holders(self, which: str | RepoRecord) -> tuple[Holder, ...]: ...
 
     async def why(self, key_or_url: str) -> tuple[str, ...]:
         """Why a repo is where it is, in plain lines."""
         ...
 
-    async def plan(self, key_or_url: str) -> PollPlan: ...
+    async def plan(self, which: str | RepoRecord) -> PollPlan: ...
 
-    async def guard(self, key_or_url: str) -> GuardMemory | None:
+    async def pushes(self, key: RepoKey, begin: float) -> PushHistory:
+        """When upstream was pushed to since ``begin``."""
+        ...
+
+    async def guard(self, which: str | RepoRecord) -> GuardMemory | None:
         """What of upstream is held back, if anything is."""
         ...
 
-    async def upkeep(self, key_or_url: str) -> Upkeep | None: ...
+    async def upkeep(self, which: str | RepoRecord) -> Upkeep | None: ...
 
     async def history(self, key_or_url: str) -> tuple[KeptTip, ...]:
         """Old tips that upstream threw away, newest first."""
@@ -212,5 +260,9 @@ class CoordinatorService(Protocol):
         ...
 
     async def overview(self) -> Overview: ...
+
+    async def course(self, hours: int) -> tuple[CoursePoint, ...]:
+        """How the whole was in so many hours up to now, oldest first, in steps of ``step_of``."""
+        ...
 
     def ready(self) -> tuple[bool, str]: ...

@@ -1,4 +1,4 @@
-"""What the settings mean for each part of a node, and a worker made from them."""
+"""What the settings mean for each part of a node that has mirrors, and a worker made from them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import secrets
 import socket
 from dataclasses import replace
 
-from pydantic import SecretStr
-
 import evermirror
 from evermirror.config import Config
 from evermirror.core.keep.guard import GuardSettings
@@ -17,12 +15,9 @@ from evermirror.core.maintain.facts import UpkeepSettings
 from evermirror.core.schedule.disk import DiskGuard
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.settings import ScheduleSettings
-from evermirror.edge.catalog.clone import GitTree, open_trees
-from evermirror.edge.catalog.files import FileTree
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.connection import HttpLimits
-from evermirror.edge.git.credentials import Credential, Credentials
-from evermirror.edge.git.environment import GitSettings
+from evermirror.edge.git.credentials import Credentials
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.mirror import Mirrors, MirrorSettings
 from evermirror.edge.git.probe import Prober, ProbeSettings
@@ -37,15 +32,10 @@ from evermirror.edge.relay.serving import ServingLines
 from evermirror.edge.rpc.transport import Dialer
 from evermirror.edge.store.local import LocalState
 from evermirror.edge.store.report_log import ReportLog
-from evermirror.edge.store.store import Store
 from evermirror.model.address import AllowList
-from evermirror.model.url import UrlRules
 from evermirror.model.wire import Access
+from evermirror.nodes.basics import url_rules
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.coordinator.catalog_publish import CatalogPublisher
-from evermirror.nodes.coordinator.catalog_records import CatalogRecords
-from evermirror.nodes.coordinator.catalog_watch import CatalogSettings, CatalogWatch
-from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.worker.caretaker import CareSettings
 from evermirror.nodes.worker.line_service import MirrorLines
 from evermirror.nodes.worker.nearby import Nearby
@@ -177,13 +167,6 @@ def care_settings(config: Config) -> CareSettings:
     return CareSettings(slots=slots, retention_s=config.keep.retention)
 
 
-def with_absolute_data(config: Config) -> Config:
-    """git runs in a folder of its own, where a relative path would mean another place."""
-    return config.model_copy(
-        update={"data": config.data.model_copy(update={"dir": config.data.dir.resolve()})}
-    )
-
-
 def schedule_settings(config: Config) -> ScheduleSettings:
     return ScheduleSettings(
         policy=config.schedule.policy,
@@ -194,92 +177,6 @@ def schedule_settings(config: Config) -> ScheduleSettings:
         host_rate=config.limits.host_rate,
         host_connections=config.limits.host_connections,
         polls_in_flight=config.limits.polls_in_flight,
-    )
-
-
-def catalog_settings(config: Config, *, accept_removals: bool) -> CatalogSettings:
-    section = config.catalog
-    return CatalogSettings(
-        section.sources,
-        section.interval,
-        accept_removals,
-        section.max_removed_share,
-        section.max_removed_least,
-    )
-
-
-def catalog_trees(config: Config, credentials: Credentials) -> list[FileTree | GitTree]:
-    return open_trees(config.catalog.sources, config.data.dir / "catalog", git_settings(config), credentials)
-
-
-def make_catalog(
-    config: Config,
-    credentials: Credentials,
-    store: Store,
-    coordinator: Coordinator,
-    clock: SteadyClock,
-    *,
-    accept_removals: bool,
-) -> tuple[CatalogWatch, CatalogPublisher | None]:
-    """The watch over all sources, and, where one is writable, who writes what the API adds."""
-    trees = catalog_trees(config, credentials)
-    watches: list[CatalogWatch] = []
-    publisher = None
-    for tree in trees:
-        if isinstance(tree, GitTree) and tree.source.writable:
-            chance = random.Random()  # noqa: S311 - spreads retries, guards nothing
-            publisher = CatalogPublisher(tree, store, chance, lambda: watches[0].look_now())
-    own_file = publisher.own_file if publisher is not None else None
-    watch = CatalogWatch(
-        settings=catalog_settings(config, accept_removals=accept_removals),
-        trees=trees,
-        store=store,
-        records=CatalogRecords(store, coordinator, frozenset(config.credentials), own_file),
-        rules=url_rules(config),
-        clock=clock,
-        index=config.data.dir / "catalog" / "index",
-    )
-    watches.append(watch)
-    coordinator.add_warnings(lambda: watch.warnings)
-    if publisher is not None:
-        coordinator.add_warnings(lambda: publisher.warnings)
-        coordinator.on_api_change = publisher.changed
-    return watch, publisher
-
-
-def url_rules(config: Config) -> UrlRules:
-    return UrlRules(
-        schemes=frozenset(config.upstreams.schemes), allow=AllowList.parse(list(config.upstreams.allow))
-    )
-
-
-def git_settings(config: Config) -> GitSettings:
-    return GitSettings(
-        data_dir=config.data.dir,
-        binary=config.git.binary,
-        schemes=frozenset(config.upstreams.schemes),
-        ca_file=config.upstreams.ca_file,
-        refs_extra=config.upstreams.refs_extra,
-        connect_timeout_s=config.limits.connect_timeout,
-        no_progress_s=config.limits.no_progress,
-        output_bytes=config.limits.git_output_bytes,
-    )
-
-
-def credentials_of(config: Config) -> Credentials:
-    def secret(value: SecretStr | None) -> str:
-        return value.get_secret_value() if value is not None else ""
-
-    return Credentials(
-        Credential(
-            name,
-            username=c.username or "",
-            password=secret(c.password),
-            token=secret(c.token),
-            ssh_key_file=c.ssh_key_file,
-            forge="" if c.forge == "none" else c.forge,
-        )
-        for name, c in config.credentials.items()
     )
 
 

@@ -8,11 +8,14 @@ one is left out.
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 from zipfile import BadZipFile
 
 from evermirror.core.schedule.intensity import DAY_S, learn
@@ -22,15 +25,29 @@ from evermirror.core.schedule.views import Entry
 from evermirror.errors import UsageError
 from evermirror.model.activity import Activity
 from evermirror.model.memory import RepoMemory
+from evermirror.model.printable import one_line
 from evermirror.model.repo import Host, RepoKey, RepoSpec
+from evermirror.sim.polling_result import PollingResult, Tally
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # No limit on connections: only the budget of polls is studied.
 _UNLIMITED = 1 << 30
 # After the end of the histories the run goes on for at most this many average gaps; no policy needs as many.
 _TAIL_GAPS = 10_000
-_HOST = Host("simulated")
+HOST = Host("simulated")
 _NPZ_HINT = "docs/guide.md (Try a policy on your own history) says what is in one and how to make it"
-_SOON_S = 300.0  # the share of pushes seen within this time is told
+# What reading raises where a file is broken, or claims more than there is memory for.
+_NO_NPZ = (
+    *(ValueError, TypeError, AttributeError, OverflowError, MemoryError),
+    *(EOFError, BadZipFile, zlib.error, NotImplementedError, RuntimeError),
+)
+_END_MAX = 7_258_118_400.0  # the year 2200
+DAYS_MAX = 36_500
+# A run tells its progress this often.
+_SLICES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,70 +66,107 @@ class Traces:
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class PollingResult:
-    """Delays are seconds from push to poll; the largest gap is between two polls of one repo."""
+Progress = Callable[[float], None]  # is told the share that is done
 
-    policy: str
-    mean_gap_s: float
-    days: float
-    repos: int
-    pushes: int
-    polls: int
-    mean_s: float
-    p50_s: float
-    p95_s: float
-    share_within_5min: float
-    largest_gap_s: float
+
+def unheard(_share: float) -> None:
+    """Nobody wants to know how far it is."""
+
+
+class Playable(Protocol):
+    """A simulation under way, whoever decides in it."""
+
+    def warm(self) -> None: ...
+
+    def until(self, end: float, *, unseen_only: bool = False) -> None: ...
 
 
 def load_traces(path: Path) -> Traces:
     """Read an .npz with `name`, `offset`, `minutes_before_end` (ascending, at most 0), `end_unix`."""
-    import numpy as np
-
-    try:
-        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as data:
-            names = [str(name) for name in data["name"]]
-            offsets = [int(at) for at in data["offset"]]
-            minutes = data["minutes_before_end"].astype(np.float64)
-            end = float(data["end_unix"])
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    except KeyError as error:
-        missing = f"{path}: not an .npz file of push histories: {error.args[0]}"
-        raise UsageError(missing, hint=_NPZ_HINT) from error
-    except (ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
-        # NumPy's own words advise to unpickle: never on a file from elsewhere.
-        raise UsageError(f"{path}: not an .npz file of push histories", hint=_NPZ_HINT) from error
-    if len(offsets) != len(names) + 1 or offsets[0] != 0 or offsets[-1] != len(minutes):
-        raise UsageError(f"{path}: offsets do not fit the names and events")
+    names, offsets, minutes, end = _arrays(path)
+    if not 0 <= end <= _END_MAX:  # also what is no number
+        raise UsageError(f"{path}: end_unix is not a time between 1970 and 2200", hint=_NPZ_HINT)
+    fits = len(offsets) == len(names) + 1 and offsets[0] == 0 and offsets[-1] == len(minutes)
+    if not fits or any(a > b for a, b in pairwise(offsets)):
+        raise UsageError(f"{path}: offsets do not fit the names and events", hint=_NPZ_HINT)
     times = minutes * 60.0 + end
     repos = []
     for i, name in enumerate(names):
         pushes = times[offsets[i] : offsets[i + 1]].tolist()
         if any(a > b for a, b in pairwise(pushes)) or (pushes and pushes[-1] > end):
-            raise UsageError(f"{path}: the pushes of {name} are not ascending, or come after the end")
+            told = f"{path}: the pushes of {one_line(name)} are not ascending, or come after the end"
+            raise UsageError(told)
         repos.append(Trace(name, pushes))
     return Traces(tuple(repos), end)
 
 
+def _arrays(path: Path) -> tuple[list[str], list[int], NDArray[np.float64], float]:
+    """As they stand in the file, each of its kind."""
+    import numpy as np
+
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as data:
+            arrays = {name: data[name] for name in ("name", "offset", "minutes_before_end")}
+            end = float(data["end_unix"].item())
+            for name, array in arrays.items():
+                if array.ndim != 1:
+                    raise UsageError(f"{path}: {name} is not a plain list", hint=_NPZ_HINT)
+                if name != "name" and len(array) and array.dtype.kind not in "iu":
+                    raise UsageError(f"{path}: {name} holds other than whole numbers", hint=_NPZ_HINT)
+            names, offsets, minutes = arrays.values()
+            return [str(name) for name in names], offsets.tolist(), minutes.astype(np.float64), end
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    except KeyError as error:
+        missing = f"{path}: not an .npz file of push histories: {error.args[0]}"
+        raise UsageError(missing, hint=_NPZ_HINT) from error
+    except _NO_NPZ as error:
+        # NumPy's own words advise to unpickle: never on a file from elsewhere.
+        raise UsageError(f"{path}: not an .npz file of push histories", hint=_NPZ_HINT) from error
+
+
 def simulate(
-    traces: Traces, policy: str, mean_gap_s: float, *, days: float = 180.0, warm_in_days: float = 14.0
+    traces: Traces,
+    policy: str,
+    mean_gap_s: float,
+    *,
+    days: float = 180.0,
+    warm_in_days: float = 14.0,
+    tell: Progress = unheard,
 ) -> PollingResult:
     """Poll for ``days`` after the warm-in, each repo once per ``mean_gap_s`` on average."""
+    check(traces, mean_gap_s, days, warm_in_days)
+    run = Run(traces, policy, mean_gap_s, traces.end - (days + warm_in_days) * DAY_S)
+    judge(run, traces.end, mean_gap_s, days, warm_in_days, tell)
+    return run.tally.result(policy, mean_gap_s, days, len(traces.repos))
+
+
+def check(traces: Traces, mean_gap_s: float, days: float, warm_in_days: float) -> None:
+    """Whether the question makes sense."""
     if not traces.repos:
         raise UsageError("there are no traces to simulate")
-    if not (mean_gap_s > 0 and days > 0 and warm_in_days >= 0):
+    if not (0 < mean_gap_s < math.inf and 0 < days < math.inf and 0 <= warm_in_days < math.inf):
         raise UsageError("mean gap and days must be positive")
-    run = _Run(traces, policy, mean_gap_s, traces.end - (days + warm_in_days) * DAY_S)
-    run.until(traces.end - days * DAY_S)
-    run.warm()
-    run.until(traces.end)
-    run.until(traces.end + _TAIL_GAPS * mean_gap_s, unseen_only=True)
-    return run.result(policy, mean_gap_s, days)
+    if days > DAYS_MAX:
+        raise UsageError(f"{days:g} days cannot be simulated", hint=f"At most {DAYS_MAX:,}")
 
 
-class _Run:
+def judge(
+    run: Playable, end: float, mean_gap_s: float, days: float, warm_in_days: float, tell: Progress = unheard
+) -> None:
+    """Play the whole time: only the last ``days`` count, until the last push of them has been seen."""
+    begin = end - days * DAY_S
+    start = begin - warm_in_days * DAY_S
+    marks = sorted({begin, *(start + (end - start) * n / _SLICES for n in range(1, _SLICES)), end})
+    for mark in marks:
+        run.until(mark)
+        if mark == begin:
+            run.warm()
+        tell((mark - start) / (end - start))
+    run.until(end + _TAIL_GAPS * mean_gap_s, unseen_only=True)
+
+
+class Run:
     """One simulation under way."""
 
     def __init__(self, traces: Traces, policy: str, mean_gap_s: float, start: float) -> None:
@@ -129,43 +183,42 @@ class _Run:
             )
         )
         self.now = start
-        self.delays: list[float] = []
-        self.polls = 0
-        self.counting_from = float("inf")
-        self.largest_gap_s = 0.0
+        self.tally = Tally()
+        self.counting_from = math.inf
         self.unseen = 0
         entries = []
         self.pushes: dict[RepoKey, Sequence[float]] = {}
         self.seen: dict[RepoKey, int] = {}
         self.polled_at: dict[RepoKey, float] = {}
+        self._places: dict[RepoKey, int] = {}
         for i, trace in enumerate(traces.repos):
-            key = RepoKey(f"{_HOST}/{i}")
-            known = sum(1 for e in trace.pushes if e <= start)
+            key = RepoKey(f"{HOST}/{i}")
+            known = bisect_right(trace.pushes, start)
             activity = learn(Activity(), trace.pushes[:known], after=0.0, now=start)
             memory = RepoMemory(key, activity=activity, verified_at=start)
-            entries.append(Entry(RepoSpec(key, f"https://{key}", _HOST), memory))
+            entries.append(Entry(RepoSpec(key, f"https://{key}", HOST), memory))
             self.pushes[key], self.seen[key], self.polled_at[key] = trace.pushes, known, start
+            self._places[key] = i
             self.unseen += len(trace.pushes) - known
         self.scheduler.add(entries, start)
 
     def warm(self) -> None:
         """What comes from here on counts."""
         self.counting_from = self.now
-        self.polls = 0
-        self.largest_gap_s = 0.0
+        self.tally.warm()
 
     def until(self, end: float, *, unseen_only: bool = False) -> None:
         """Poll until ``end``; with ``unseen_only`` stop as soon as every push has been seen."""
-        scheduler, take, polled = self.scheduler, self.scheduler.take, self.scheduler.polled
+        next_wake, take, polled = self.scheduler.next_wake, self.scheduler.take, self.scheduler.polled
         pushes, seen, polled_at = self.pushes, self.seen, self.polled_at
-        now, polls, largest = self.now, 0, self.largest_gap_s
+        now, polls, largest = self.now, 0, self.tally.largest_gap_s
         while not (unseen_only and self.unseen == 0):
+            wake = next_wake(now)
+            if wake is None or wake > end:
+                break
+            now = wake
             key = take(now)
             if key is None:
-                wake = scheduler.next_wake(now)
-                if wake is None or wake > end:
-                    break
-                now = wake
                 continue
             polls += 1
             gap = now - polled_at[key]
@@ -177,37 +230,16 @@ class _Run:
                 self._see(key, mine, known, now)
             polled(key, now)
         self.now = end if not unseen_only else now
-        self.polls += polls
-        self.largest_gap_s = largest
+        self.tally.polls += polls
+        self.tally.largest_gap_s = largest
 
     def _see(self, key: RepoKey, mine: Sequence[float], known: int, now: float) -> None:
         """A poll found pushes that were not known yet."""
-        first = known
-        while known < len(mine) and mine[known] <= now:
-            if mine[known] > self.counting_from:
-                self.delays.append(now - mine[known])
-            known += 1
-        self.seen[key] = known
-        self.unseen -= known - first
-        self.scheduler.learned(key, mine[first:known], now)
-
-    def result(self, policy: str, mean_gap_s: float, days: float) -> PollingResult:
-        delays = sorted(self.delays)
-        count = len(delays)
-
-        def quantile(q: float) -> float:
-            return delays[min(count - 1, int(q * count))] if count else 0.0
-
-        return PollingResult(
-            policy=policy,
-            mean_gap_s=mean_gap_s,
-            days=days,
-            repos=len(self.pushes),
-            pushes=count,
-            polls=self.polls,
-            mean_s=sum(delays) / count if count else 0.0,
-            p50_s=quantile(0.5),
-            p95_s=quantile(0.95),
-            share_within_5min=sum(1 for d in delays if d <= _SOON_S) / count if count else 0.0,
-            largest_gap_s=self.largest_gap_s,
-        )
+        news = mine[known : bisect_right(mine, now)]
+        for at in news:
+            if at > self.counting_from:
+                self.tally.delays.append(now - at)
+                self.tally.whose.append(self._places[key])
+        self.seen[key] = known + len(news)
+        self.unseen -= len(news)
+        self.scheduler.learned(key, news, now)

@@ -66,7 +66,7 @@ def test_agrees_with_a_dict_also_where_hashes_collide(kind: str, script: Script)
 def test_whatever_is_forgotten_the_others_are_found(homes: list[int], order: list[int]) -> None:
     """Slots that move up when one is freed: the hash is the key itself, so clusters are what is drawn."""
     names = [f"{home}.{i}" for i, home in enumerate(homes)]
-    with small_sizes(lambda letters: int(letters.split(b".")[0])):
+    with small_sizes(lambda letters: int(letters.split(b".")[0] or 0)):
         index = KeyIndex()
         rows = dict(zip(names, put(index, names), strict=True))
         for i in order:
@@ -100,7 +100,7 @@ def test_a_key_too_long_is_refused_and_changes_nothing() -> None:
 
 
 def test_more_letters_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evermirror.core.fleet.keyindex.BLOB_BYTES_MAX", 5)
+    monkeypatch.setattr("evermirror.core.fleet.keyindex.LETTERS_MAX", 5)
     index = KeyIndex()
     put(index, ["abc"])
     with pytest.raises(ValueError, match="longer than 5 bytes"):

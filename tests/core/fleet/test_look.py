@@ -20,6 +20,7 @@ def test_an_empty_fleet_has_nothing():
     assert not totals.braked
     assert fleet.machine.workers() == ()
     assert fleet.machine.repo(KEYS[0]) is None
+    assert fleet.machine.primary_of(KEYS[0]) is None
 
 
 def test_wanted_copies_come_first_by_rank():
@@ -64,6 +65,7 @@ def test_the_figures_are_those_of_counting_one_by_one(steps):
             case "join":
                 fleet.join(f"worker-{len(fleet.workers)}")
     views = [fleet.repo(key) for key in KEYS]
+    assert [fleet.machine.primary_of(key) for key in KEYS] == [view.primary for view in views]
     copies = [(copy, view) for view in views for copy in view.copies]
     alive = {w.record.id for w in fleet.machine.workers() if w.record.liveness is Liveness.ALIVE}
     listed = [view for view in views if not view.removed]

@@ -128,6 +128,7 @@ def test_quarantined_nothing_of_it_counts_and_it_is_told_nothing():
         (AlertKind.QUARANTINE, False),
         (AlertKind.QUARANTINE, True),
     ]
+    assert fleet.alerts()[0].text.endswith(f"is quarantined: {fleet.alerts()[0].facts['reason']}")
 
 
 def test_draining_a_quarantined_worker_does_not_make_it_count_again():

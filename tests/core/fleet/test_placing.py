@@ -26,7 +26,9 @@ def should(fleet):
 
 
 def no_room_alerts(fleet):
-    return [a.over for a in fleet.alerts() if a.kind is AlertKind.NO_ROOM]
+    told = [a for a in fleet.alerts() if a.kind is AlertKind.NO_ROOM]
+    assert all(a.over or a.text.startswith(f"{a.facts['count']} repos wait") for a in told)
+    return [a.over for a in told]
 
 
 # The warm-up

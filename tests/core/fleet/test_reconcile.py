@@ -70,7 +70,7 @@ def test_a_stray_is_counted_told_and_left_alone():
     fleet.connect(worker)
     fleet.run(3)
     assert fleet.view(worker).strays == 1
-    assert [a.kind for a in fleet.alerts()] == [AlertKind.STRAY]
+    assert [(a.kind, a.facts) for a in fleet.alerts()] == [(AlertKind.STRAY, {"count": "1"})]
     assert RepoKey("forge.example/never-heard-of") in worker.disk
 
 

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.core.pull.layers import ProjectChange, changed, enabled, followed, taken_back
+from evermirror.core.pull.layers import (
+    SOURCE_SAYS,
+    ProjectChange,
+    changed,
+    enabled,
+    followed,
+    has_left,
+    is_kept_out,
+    left,
+    taken_back,
+)
 from evermirror.core.pull.outcome import excuse
 from evermirror.core.pull.settings import PullSettings
 from evermirror.model.failure import Failure, FailureKind
@@ -194,3 +204,17 @@ def test_a_person_who_disables_what_paused_itself_has_the_last_word():
     assert (off.config.enabled, off.paused) == (False, "")
     assert not excuse(off, PullSettings()).config.enabled
     assert excuse(paused, PullSettings()).config.enabled
+
+
+def test_a_discovery_takes_over_a_pause_by_a_source_that_is_gone_and_no_other():
+    paused = replace(lined(), config=replace(lined().config, enabled=False))
+    gone = replace(paused, paused=f"{SOURCE_SAYS}NOT_FOUND, HTTP 404")
+    assert is_kept_out(gone)
+    after = left(gone, "no longer in devops")
+    assert has_left(after)
+    assert not is_kept_out(after)
+    failed = replace(paused, paused="it failed 5 times in a row")
+    for other in (paused, failed, after):  # by a person, by other trouble, by a discovery before
+        assert left(other, "no longer in tools") == other
+        assert not is_kept_out(other)
+    assert not is_kept_out(lined())

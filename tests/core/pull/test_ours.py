@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 
 import pytest
 
+from evermirror.core.pull.draft import Draft
+from evermirror.core.pull.hearing import hear, judged
 from evermirror.core.pull.outcome import Moment, alerts_between, conclude
+from evermirror.core.pull.pace import Pace
 from evermirror.core.pull.silence import SILENT_TARGETS, Silence
+from evermirror.core.pull.sources import Sources
 from evermirror.model.failure import CREDENTIAL, OURS, FailureKind
-from tests.core.pull.small import HOUR, MINUTE, NOW, SETTINGS, ended, failure, project, pushed, target
+from evermirror.model.pull import Strategy
+from tests.core.pull.small import (
+    FORGE,
+    HOUR,
+    MINUTE,
+    NOW,
+    SETTINGS,
+    ended,
+    failure,
+    key,
+    project,
+    pushed,
+    target,
+)
 
 K = FailureKind
 LOCKED_OUT = failure(K.AUTH_FAILED, context={OURS: CREDENTIAL})
@@ -102,3 +120,20 @@ def test_a_persons_word_ends_where_the_target_is_paused():
         found = after(found, failure(K.UNKNOWN))
     assert found.targets[0].paused
     assert not found.targets[0].adopt
+
+
+@pytest.mark.parametrize("failed", [LOCKED_OUT, failure(K.NETWORK_TIMEOUT, context={OURS: "contact"})])
+def test_a_source_that_was_not_asked_has_neither_answered_nor_failed(failed):
+    sources, draft = Sources(), Draft()
+    pace = Pace(Strategy(), UTC, SETTINGS)
+    end = replace(ended(kind=failed.kind), failure=failed, look_s=0.5)
+    sources.failed(FORGE, NOW, asked=False)
+    hear(FORGE, end, NOW + 1, sources, pace, draft)
+    assert sources.closed_until(FORGE, NOW + 1) is not None, "it is still closed"
+    other = Sources()
+    for n in range(3):
+        judged_end, excused = judged(replace(end, key=key(f"p{n}")), FORGE, NOW, other)
+        assert (judged_end.counted, excused) == (True, {})
+        hear(FORGE, judged_end, NOW, other, pace, draft)
+    assert other.closed_until(FORGE, NOW) is None
+    assert draft.decision().alerts == ()

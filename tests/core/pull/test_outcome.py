@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from evermirror.core.pull.outcome import Moment, alerts_between, conclude, excuse
+from evermirror.core.pull.layers import disabled, left
+from evermirror.core.pull.outcome import Moment, alerts_between, conclude, excuse, standing_alerts
 from evermirror.core.pull.retry import (
     SOURCE_RULES,
     TARGET_RULES,
@@ -18,7 +19,7 @@ from evermirror.core.pull.retry import (
 )
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.pull.silence import Silence
-from evermirror.model.failure import FailureKind
+from evermirror.model.failure import CREDENTIAL, OURS, Failure, FailureKind
 from evermirror.model.pull import PullConfig
 from tests.core.pull.small import (
     CRITICAL,
@@ -344,6 +345,31 @@ def test_people_are_told_of_the_third_failure_of_the_pause_and_of_their_ends():
     alerts = [told(a, b) for a, b in pairwise(states)]
     assert alerts == [[], [], ["project-failing"], [], ["project-paused"]]
     assert told(states[-1], project()) == ["-project-failing", "-project-paused"]
+
+
+def test_a_project_that_nobody_waits_for_any_more_does_not_fail():
+    failing = replace(project(), failures=4)
+    for nobodys in (disabled(failing), left(failing, "no longer in G at S")):
+        assert told(failing, nobodys) == ["-project-failing"]
+        assert "is disabled" in next(iter(alerts_between(failing, nobodys, SETTINGS))).text
+        assert list(standing_alerts([nobodys], SETTINGS)) == []
+        assert told(nobodys, failing) == ["project-failing"]
+
+
+def test_what_stands_is_what_was_told_when_it_became_so():
+    well = project(targets=(target(),))
+    locked = replace(
+        target(), failures=1, last_failure=Failure(K.AUTH_FAILED, "none", context={OURS: CREDENTIAL})
+    )
+    for later in (
+        well,
+        replace(well, failures=4),
+        after(well, K.PERMISSION_DENIED, pushes=[pushed(kind=K.PERMISSION_DENIED)]),
+        after(well, K.CONFLICT, pushes=[pushed(kind=K.CONFLICT)]),
+        after(well, K.UNKNOWN, pushes=[pushed(kind=K.UNKNOWN)]),
+        replace(well, targets=(locked,)),
+    ):
+        assert list(standing_alerts([later], SETTINGS)) == list(alerts_between(well, later, SETTINGS))
 
 
 def test_people_are_told_of_targets_once_each_and_when_it_is_over():

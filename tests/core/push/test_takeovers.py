@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evermirror.core.keep.guard import GuardSettings
@@ -98,6 +98,7 @@ def test_what_only_the_target_has_waits_for_a_person(steps):
     assert fleet.mirror.items() <= fleet.target.items()
 
 
+@example([(what, "refs/heads/a") for what in ("push", "mirror", "crash", "crash", "unmirror")])
 @settings(max_examples=300, deadline=None)
 @given(stories(*ALONE))
 def test_stale_looks_make_nothing_foreign(steps):

@@ -60,6 +60,20 @@ def test_the_same_repo_does_not_run_twice():
         callers.started(X)
 
 
+def test_one_who_joins_a_run_is_answered_by_it_and_once():
+    callers = Callers()
+    callers.started(X)
+    assert callers.join(X, TaskId(1)) is Asked.MERGED
+    assert callers.join(X, TaskId(1)) is Asked.KNOWN
+    callers.ask(X, TaskId(2))
+    assert callers.join(X, TaskId(2)) is Asked.KNOWN, "it waits for a run of its own"
+    callers.put_off(X)
+    assert callers.started(X) == (TaskId(1), TaskId(2))
+    assert all(callers.join(X, TaskId(n)) is Asked.MERGED for n in range(3, CALLERS_MAX + 1))
+    assert callers.join(X, TaskId(9999)) is Asked.REFUSED
+    assert callers.ended(X).answered == tuple(TaskId(n) for n in range(1, CALLERS_MAX + 1))
+
+
 @given(st.lists(st.sampled_from(["ask", "start", "end", "drop"]), max_size=60))
 def test_every_caller_is_answered_exactly_once_and_by_a_run_that_began_after_it_asked(script):
     callers, running, answered, asked, asked_before = Callers(), False, [], 0, 0

@@ -34,6 +34,12 @@ def test_learning_in_two_parts_is_learning_at_once(minutes_ago, cut):
     assert math.isclose(intensity(both, NOW), intensity(learn(Activity(), pushes, after=0.0, now=NOW), NOW))
 
 
+def test_where_nothing_is_learnt_nothing_is_made():
+    known = learn(Activity(), [NOW - HOUR_S], after=0.0, now=NOW)
+    for none in ([], [math.nan, math.inf]):
+        assert learn(known, none, after=0.0, now=NOW) is known
+
+
 hostile = st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=50)
 
 

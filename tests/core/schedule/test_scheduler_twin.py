@@ -17,15 +17,18 @@ START = 1_700_000_000.0
 KEYS = [(h, n) for h in "abc" for n in range(6)]
 
 
-def spec(which, priority=Priority.NORMAL, interval=None):
+def spec(which, priority=Priority.NORMAL, interval=None, hooked=False):
     host, n = which
-    return RepoSpec(
-        RepoKey(f"{host}.org/{n}"), f"https://{host}.org/{n}", Host(f"{host}.org"), priority, interval
-    )
+    key = RepoKey(f"{host}.org/{n}")
+    return RepoSpec(key, f"https://{key}", Host(f"{host}.org"), priority, interval, hooked=hooked)
 
 
 specs = st.builds(
-    spec, st.sampled_from(KEYS), st.sampled_from(Priority), st.sampled_from([None, None, None, 90.0, 600.0])
+    spec,
+    st.sampled_from(KEYS),
+    st.sampled_from(Priority),
+    st.sampled_from([None, None, None, 90.0, 600.0]),
+    st.booleans(),
 )
 configs = st.builds(
     ScheduleSettings,
@@ -214,7 +217,7 @@ def random_event(chance):
             "reconfigure",
             "allow_clones",
         ],
-        [30, 20, 20, 10, 10, 4, 2, 2, 7, 7, 1, 1],
+        [30, 20, 20, 10, 10, 4, 3, 2, 7, 7, 1, 1],
     )[0]:
         case "polled" | "synced" as name:
             return name, [chance.uniform(-100, 5000) for _ in range(chance.choice([0, 0, 0, 1, 3]))]
@@ -233,7 +236,12 @@ def random_event(chance):
             which = chance.sample(KEYS, 3)
             return "add", [
                 (
-                    spec(w, chance.choice(list(Priority)), chance.choice([None, None, 90.0, 600.0])),
+                    spec(
+                        w,
+                        chance.choice(list(Priority)),
+                        chance.choice([None, None, 90.0, 600.0]),
+                        chance.random() < 0.4,
+                    ),
                     chance.random() < 0.3,
                 )
                 for w in which

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from evermirror.core.schedule.intensity import learn
-from evermirror.core.schedule.policies import POLICIES
+from evermirror.core.schedule.placement import first_part
+from evermirror.core.schedule.policies import HOOKED_RARER, POLICIES
 from evermirror.core.schedule.retry import BACKOFF_STEPS, RETRY_RULES, Wait, retry_delay_s
 from evermirror.core.schedule.weather import Weather
 from evermirror.model.activity import Activity
@@ -26,6 +27,8 @@ class Repo:
         self.phase, self.request, self.again = "waiting", 0, False
         self.urgent, self.first, self.arrived = False, False, 0  # of the sync it waits for
         self.quiet = False  # polled on request alone
+        self.fresh = True  # its next stride is its first
+        self.excused = False  # it is due as soon as its min gap is over, whatever its hooks
 
 
 class Bucket:
@@ -62,6 +65,7 @@ class Twin:
             0,
         )
         self.arrivals, self.clones_allowed = 0, True
+        self.firsts = 0  # first strides since all were placed
 
     # Helpers
 
@@ -89,19 +93,38 @@ class Twin:
     def interval(self, repo):
         return None if repo.quiet else self.policy.interval_s(repo.spec)
 
+    def rarer(self, repo):
+        told = repo.spec.hooked and self.interval(repo) is None and not repo.quiet
+        return HOOKED_RARER if told else 1.0
+
+    def rest(self, repo):
+        """How long it is left alone after a success; after a failure it is the min gap."""
+        longest = math.inf if self.s.max_gap_s is None else self.s.max_gap_s
+        return max(self.s.min_gap_s, min(self.s.min_gap_s * self.rarer(repo), longest))
+
+    def pace(self, host):
+        """How long a stride of 1 lasts: as long as the budget that is scarcest makes it."""
+        strided = [r for r in self.everyone() if r.stride]
+        budgets = [(strided, self.s.polls_per_second)]
+        budgets.append(([r for r in strided if r.spec.host == host], self.s.host_rate))
+        return max((sum(1 / r.stride for r in some) / rate for some, rate in budgets if rate), default=0.0)
+
     def new_stride(self, repo, now):
-        stride = self.policy.stride(repo.spec.priority.weight, repo.failures, repo.activity, now)
         total = sum(1 / r.stride for r in self.everyone() if r.stride)
+        weight, pace = repo.spec.priority.weight, self.pace(repo.spec.host)
+        stride = self.policy.stride(weight, repo.failures, repo.activity, now, pace)
         if self.policy.gap_cap and total:
             stride = min(stride, self.policy.gap_cap * sum(1 for r in self.everyone() if r.stride) / total)
-        return stride
+        return stride * self.rarer(repo)
 
     def eligible_at(self, repo):
         if repo.quiet:
             return math.inf
         if self.interval(repo) is not None:
             return repo.due_at
-        return max(repo.not_before, repo.last_poll + self.s.min_gap_s if repo.last_poll else 0.0)
+        calm = repo.seen_at >= repo.last_poll and not repo.excused
+        rest = self.rest(repo) if calm else self.s.min_gap_s
+        return max(repo.not_before, repo.last_poll + rest if repo.last_poll else 0.0)
 
     def standing(self, repo):
         return max(repo.priority, self.clock[repo.spec.host])
@@ -128,7 +151,7 @@ class Twin:
             self.repos[spec.key] = repo
             repo.spec, repo.quiet = spec, quiet
             if self.interval(repo) is not None or quiet:
-                repo.stride = 0.0
+                repo.stride, repo.fresh = 0.0, True
             if repo.phase == "waiting":
                 placed.append(repo)
         self.place(placed, now)
@@ -138,12 +161,13 @@ class Twin:
         placed = [r for r in placed if not r.quiet]
         strided = [r for r in placed if self.interval(r) is None]
         for repo in strided:
-            repo.stride = self.policy.stride(repo.spec.priority.weight, repo.failures, repo.activity, now)
+            stride = self.policy.stride(repo.spec.priority.weight, repo.failures, repo.activity, now)
+            repo.stride, repo.excused = stride * self.rarer(repo), False
         members = [r for r in self.everyone() if r.stride]
         if self.policy.gap_cap and members:
             cap = self.policy.gap_cap * len(members) / sum(1 / r.stride for r in members)
             for repo in strided:
-                repo.stride = min(repo.stride, cap)
+                repo.stride = min(repo.stride, cap * self.rarer(repo))
         fronts = {}
         for repo in placed:
             others = [
@@ -159,6 +183,8 @@ class Twin:
             elif repo.last_poll:
                 part = min(1.0, max(0.0, 1.0 - (now - repo.last_poll) / gap)) if gap else 0.0
                 repo.priority = self.clock[repo.spec.host] + repo.stride * part
+                if part > 1e-6:
+                    repo.fresh = False
             else:
                 repo.priority = fronts[repo.spec.host]
 
@@ -172,7 +198,7 @@ class Twin:
             if self.s.host_rate:
                 here = sum(1 / r.stride for r in everyone if r.stride and r.spec.host == repo.spec.host)
                 gap = max(gap, repo.stride * here / self.s.host_rate)
-        return max(min(gap, self.max_gap(repo.spec.host) or math.inf), self.s.min_gap_s)
+        return max(min(gap, self.max_gap(repo.spec.host) or math.inf), self.rest(repo))
 
     def reconfigure(self, settings, now):
         old, self.s, self.policy = self.s, settings, POLICIES[settings.policy]
@@ -182,8 +208,9 @@ class Twin:
         if settings.places_as(old):
             return
         for repo in self.everyone():  # as after a restart
-            repo.stride = repo.priority = 0.0
+            repo.stride, repo.priority, repo.fresh = 0.0, 0.0, True
             self.clock[repo.spec.host], self.offset[repo.spec.host] = 0.0, self.top
+        self.firsts = 0
         self.place([r for r in self.repos.values() if r.phase == "waiting"], now)
 
     def remove(self, key):
@@ -303,7 +330,7 @@ class Twin:
         self.succeed(repo, now)
 
     def finish(self, repo, now, *, keeps_turn=False):
-        repo.phase, repo.urgent, host = "waiting", False, repo.spec.host
+        repo.phase, repo.urgent, repo.excused, host = "waiting", False, False, repo.spec.host
         if repo.spec.key in self.leaving:
             del self.leaving[repo.spec.key]
             if not any(r.spec.host == host for r in self.everyone()):
@@ -316,7 +343,10 @@ class Twin:
             repo.due_at = repo.not_before or now + (self.s.min_gap_s if keeps_turn else self.aimed_gap(repo))
         else:
             repo.stride = self.new_stride(repo, now)
-            repo.priority = max(repo.priority, self.clock[host]) + (0 if keeps_turn else repo.stride)
+            repo.priority = max(repo.priority, self.clock[host])
+            if not keeps_turn:
+                repo.priority += repo.stride * (first_part(self.firsts) if repo.fresh else 1)
+                self.firsts, repo.fresh = self.firsts + repo.fresh, False
         if repo.again:
             repo.again = False
             self.request(repo.spec.key)
@@ -357,5 +387,5 @@ class Twin:
             if it is not None and it.failures:
                 it.failures -= 1
                 if it.phase == "waiting":
-                    it.not_before, it.priority = 0.0, self.clock[it.spec.host]
+                    it.not_before, it.priority, it.excused = 0.0, self.clock[it.spec.host], True
                     it.due_at = max(now, it.last_poll + self.s.min_gap_s)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from evermirror.core.watch.monitoring import Alert, AlertChanges, Facts, Level, Rules, changes, standing
+from evermirror.core.pull.layers import disabled, left
+from evermirror.core.watch.book import AlertBook
+from evermirror.core.watch.events import AlertSettings, Channel, RestoredAlerts, Sent, Stand
+from evermirror.core.watch.kinds import MONITORING_KINDS
+from evermirror.core.watch.monitoring import NEW_MAX, Facts, Rules, standing
+from evermirror.model.alert import Alert, Level, Turn
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import ClassProgress, KindCount
 from evermirror.model.pull import Project, PullConfig
@@ -49,9 +56,38 @@ def test_a_project_that_failed_three_times_in_a_row() -> None:
     assert (alert.kind, alert.about, alert.level) == ("project-failing", "devops/core", Level.WARNING)
     assert alert.text.startswith("devops/core failed 3 times in a row: NETWORK_TIMEOUT, Connection timed out")
     assert len(alert.text) < 300
-    (worse,) = standing(facts((failing("devops/core", 5, "failed 5 times"),)), RULES)
-    assert worse.level is Level.ERROR
-    assert "paused" in worse.text
+    (paused,) = standing(facts((failing("devops/core", 5, "failed 5 times"),)), RULES)
+    assert paused.level is Level.WARNING, "project-paused is the one that tells it"
+
+
+def test_a_project_that_nobody_waits_for_is_not_told_of() -> None:
+    project = failing("a", 5)
+    for nobodys in (left(project, "no longer in G at S"), disabled(project)):
+        assert standing(facts((nobodys,)), RULES) == ()
+        assert told_of((project,), (nobodys,)) == [[(Turn.RAISED, "a")], [(Turn.OVER, "a")]]
+
+
+def test_of_very_many_those_that_stood_are_told_and_as_many_others_as_there_may_be_room_for() -> None:
+    many = tuple(failing(f"p{n:06d}", 3) for n in range(100_000))
+    stood = {("project-failing", "p099999")}
+    began = time.process_time()
+    told = [alert.about for alert in standing(facts(many), RULES, stood)]
+    assert time.process_time() - began < 1.0
+    assert told == [*(f"p{n:06d}" for n in range(NEW_MAX)), "p099999"]
+
+
+@pytest.mark.parametrize(("count", "stands"), [(9, True), (8, True), (7, False)])
+def test_a_kind_of_error_around_its_bound_is_told_once(count: int, stands: bool) -> None:
+    few = facts(errors={FailureKind.UNKNOWN: KindCount(count, 1)})
+    assert standing(few, RULES) == ()
+    assert bool(standing(few, RULES, {("error-kind", "UNKNOWN")})) is stands
+    assert standing(few, RULES, {("error-kind", "NETWORK_TIMEOUT"), ("failure-rate", "UNKNOWN")}) == ()
+
+
+@pytest.mark.parametrize(("failed", "stands"), [(10, True), (9, True), (8, False), (0, False)])
+def test_a_rate_around_its_bound_is_told_once(failed: int, stands: bool) -> None:
+    assert standing(facts(failed=failed), RULES) == ()
+    assert bool(standing(facts(failed=failed), RULES, {("failure-rate", "all")})) is stands
 
 
 def test_ten_errors_of_a_kind_in_an_hour() -> None:
@@ -79,7 +115,7 @@ def test_the_most_serious_comes_first() -> None:
         ),
         RULES,
     )
-    assert [a.about for a in told] == ["all", "UNKNOWN", "z", "a", "b"]
+    assert [a.about for a in told] == ["all", "UNKNOWN", "a", "b", "z"]
 
 
 def test_other_bounds_hold_where_they_are_set() -> None:
@@ -88,25 +124,29 @@ def test_other_bounds_hold_where_they_are_set() -> None:
     assert [a.kind for a in told] == ["error-kind", "project-failing"]
 
 
+def told_of(*looks: tuple[Project, ...]) -> list[list[tuple[Turn, str]]]:
+    """What a channel gets after each look at what fails."""
+    book = AlertBook(AlertSettings(channels=(Channel("ops", "mail"),)), RestoredAlerts(), 0.0)
+    told = []
+    for now, projects in enumerate(looks):
+        sends = book.handle(Stand(MONITORING_KINDS, standing(facts(projects), RULES)), float(now)).sends
+        told.append([(item.turn, item.about) for send in sends for item in send.message.items])
+        for send in sends:
+            book.handle(Sent(send.channel, send.ids), float(now))
+    return told
+
+
 def test_an_alert_is_told_once_while_it_stands_and_its_end_once() -> None:
-    three = standing(facts((failing("a", 3),)), RULES)
-    four = standing(facts((failing("a", 4),)), RULES)
-    assert changes((), three) == AlertChanges(raised=three)
-    assert changes(three, four) == AlertChanges()  # its text changed, and it is the same alert
-    assert changes(four, ()) == AlertChanges(over=four)
-    assert changes((), ()) == AlertChanges()
+    three, four = (failing("a", 3),), (failing("a", 4),)  # its text changes, and it is the same alert
+    told = told_of((), three, four, four, (), ())
+    assert told == [[], [(Turn.RAISED, "a")], [], [], [(Turn.OVER, "a")], []]
 
 
-def test_one_that_became_more_serious_is_told_again_and_less_serious_is_not() -> None:
-    warned = standing(facts((failing("a", 4),)), RULES)
-    paused = standing(facts((failing("a", 5, "failed 5 times"),)), RULES)
-    assert changes(warned, paused) == AlertChanges(raised=paused)
-    assert changes(paused, warned) == AlertChanges()
+def test_one_that_is_paused_for_its_failures_is_not_told_again() -> None:
+    warned, paused = (failing("a", 4),), (failing("a", 5, "failed 5 times"),)
+    assert told_of(warned, paused, warned, paused) == [[(Turn.RAISED, "a")], [], [], []]
 
 
 def test_others_come_and_go_meanwhile() -> None:
-    before = standing(facts((failing("a", 3), failing("b", 3))), RULES)
-    after = standing(facts((failing("b", 3), failing("c", 3))), RULES)
-    told = changes(before, after)
-    assert [a.about for a in told.raised] == ["c"]
-    assert [a.about for a in told.over] == ["a"]
+    told = told_of((failing("a", 3), failing("b", 3)), (failing("b", 3), failing("c", 3)))
+    assert sorted(told[1], key=lambda one: one[1]) == [(Turn.OVER, "a"), (Turn.RAISED, "c")]

@@ -13,11 +13,11 @@ from evermirror.edge.forge.default_branch import DefaultBranches, project_of
 from evermirror.edge.git.credentials import Credential, Redactor
 from evermirror.model.push import RefOutcome
 from evermirror.model.repo import Host, RepoKey, RepoSpec
-from evermirror.nodes.wiring import credentials_of
+from evermirror.nodes.basics import credentials_of
 from tests.edge.git.push_world import PushWorld
 from tests.support.forge import ForgeServer
 
-FORGES = ("gitlab", "gitea", "github")
+FORGES = ("gitlab", "gitea", "github", "gitee")
 CREDENTIAL = Credential("c", "robot", token="forge-token")
 
 
@@ -135,6 +135,7 @@ async def test_everything_else_that_forges_do_is_told_too(forge, monkeypatch):
         ("gitlab", "ssh://git@h:2222/a/b.git", "https://h/api/v4/projects/a%2Fb"),
         ("gitea", "http://h:3000/o/r.git", "http://h:3000/api/v1/repos/o/r"),
         ("gitea", "https://h/sub/path/o/r", "https://h/sub/path/api/v1/repos/o/r"),
+        ("gitee", "https://gitee.com/o/r.git", "https://gitee.com/api/v5/repos/o/r"),
         ("github", "https://github.com/o/r.git", "https://api.github.com/repos/o/r"),
         ("github", "ssh://git@github.com/o/r", "https://api.github.com/repos/o/r"),
         ("github", "https://ghe.example/o/r", "https://ghe.example/api/v3/repos/o/r"),

@@ -10,6 +10,7 @@ import pytest
 
 from evermirror.core.keep.guard import GuardReason
 from evermirror.core.keep.names import KEPT, parse_kept
+from evermirror.edge.git import ancestry
 from evermirror.edge.git.keep import HeldBack
 from evermirror.edge.git.refs import LocalRefs, plan_refs, transaction_input, with_kept
 from evermirror.model.failure import FailureError, FailureKind
@@ -527,6 +528,31 @@ async def test_the_guards_watch_over_a_damaged_mirror_too(world):
     with pytest.raises(HeldBack, match="empty"):
         await world.sync(repo)
     assert world.public(repo) == before
+
+
+async def test_a_commit_that_only_kept_tips_lead_to_is_not_upstreams_any_more(world):
+    repo = world.upstream.create("x", commits=3)
+    repo.tag("v1", annotated=True)
+    repo.branch("side")
+    gone = [repo.tip("main"), repo.commit(branch="side")]
+    await world.sync(repo)
+    key, there = world.spec(repo).key, [*gone, repo.git("rev-parse", "v1"), repo.git("rev-parse", "main~2")]
+    assert [await world.mirrors.has_commit(key, oid) for oid in there] == [True] * 4
+    repo.git("tag", "-d", "v1")
+    repo.delete_branch("side")
+    new = repo.force_push()
+    outcome = await world.sync(repo)
+    assert outcome.kept
+    assert await world.mirrors.has_commit(key, new)
+    assert [await world.mirrors.has_commit(key, oid) for oid in gone] == [False, False]
+
+
+async def test_where_git_takes_too_long_a_commit_that_is_here_counts(world, monkeypatch):
+    repo = world.upstream.create("x", commits=2)
+    await world.sync(repo)
+    monkeypatch.setattr(ancestry, "PUBLIC_TIMEOUT_S", 0.0)
+    assert await world.mirrors.has_commit(world.spec(repo).key, repo.tip())
+    assert not await world.mirrors.has_commit(world.spec(repo).key, "a" * 40)
 
 
 # Trash

@@ -151,10 +151,10 @@ async def test_an_empty_source_and_one_that_fills_later(world):
 
 @pytest.mark.slow  # git compares each ref with each that is there: half a minute, and more on a busy machine
 @pytest.mark.timeout(600)
-async def test_five_thousand_refs_go_in_commands_of_bounded_length(world, monkeypatch):
+async def test_thousands_of_refs_go_in_commands_of_bounded_length(world, monkeypatch):
     repo, target = world.upstream.create("x", commits=2), world.target()
     target.git("config", "core.fsync", "none")  # else it is the disk that is measured
-    repo.bulk_refs(5_000)
+    repo.bulk_refs(2_200)  # git's time for a push grows with the square of it
     asked = []
 
     def noted(url, batch):
@@ -164,9 +164,9 @@ async def test_five_thousand_refs_go_in_commands_of_bounded_length(world, monkey
     monkeypatch.setattr(push_sending, "push_args", noted)
     pushed = await world.sync_and_push(repo, target)
     world.assert_there(repo, target, pushed)
-    assert pushed.put_total == 5_001
+    assert pushed.put_total == 2_201
     assert len(pushed.refs) == push_module.REFS_TOLD
-    assert 11 <= len(asked) <= 20, "by 500 refs, or by the length of the command"
+    assert 5 <= len(asked) <= 9, "by 500 refs, or by the length of the command"
 
 
 async def test_names_of_any_bytes_and_names_that_look_like_something_else(world):
@@ -663,7 +663,7 @@ async def test_who_is_out_of_contact_does_not_push(world):
 @pytest.mark.timeout(60)
 async def test_a_command_that_runs_is_ended_when_contact_is_lost(world):
     repo, target = world.upstream.create("x", commits=3), world.target()
-    world.hook(target, "pre-receive", "while true; do echo still thinking >&2; sleep 0.1; done")
+    world.hook(target, "pre-receive", "while echo still thinking >&2; do sleep 0.1; done")
     pushed = await world.sync_and_push(repo, target, may_push=lambda: not world.steps and not pushes(world))
     assert pushed.failure.kind is FailureKind.NETWORK_TIMEOUT
     assert "has not heard its coordinator" in pushed.failure.message

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from evermirror.edge.git.ref_files import read_ref_files
+from evermirror.edge.git.ref_files import move_refs, read_ref_files
 from evermirror.edge.git.refs import parse_listing
+from evermirror.model.refs import Oid, RefChange
 from tests.support.gitrepo import clean_git_env
 
 
@@ -117,3 +118,61 @@ def test_hidden_files_are_no_refs(repo):
     (heads / ".folder").mkdir()
     (heads / ".folder" / "x").write_text(repo.commits[1] + "\n")
     assert read_ref_files(repo.path) == repo.told() == {"refs/heads/main": repo.commits[0]}
+
+
+# Moved
+
+
+def moves(repo: Repo, *moved: tuple[str, str, str]) -> bool:
+    return move_refs(repo.path, [RefChange(name, Oid(old), Oid(new)) for name, old, new in moved])
+
+
+def test_refs_are_moved_loose_and_packed_ones(repo):
+    first, second, third, _ = repo.commits
+    for name in ("refs/heads/main", "refs/heads/a/b"):
+        repo.run("update-ref", name, first)
+    repo.run("pack-refs", "--all", "--prune")
+    repo.run("update-ref", "refs/heads/main", second)
+    assert moves(repo, ("refs/heads/main", second, third), ("refs/heads/a/b", first, second))
+    assert repo.told() == {"refs/heads/main": third, "refs/heads/a/b": second}
+    assert not list(repo.path.rglob("*.lock"))
+
+
+def _another_value(repo: Repo) -> None:
+    repo.run("update-ref", "refs/heads/b", repo.commits[2])
+
+
+def _gone(repo: Repo) -> None:
+    repo.run("update-ref", "-d", "refs/heads/b")
+
+
+def _locked(repo: Repo) -> None:
+    (repo.path / "refs/heads/b.lock").touch()
+
+
+def _symbolic(repo: Repo) -> None:
+    repo.run("symbolic-ref", "refs/heads/b", "refs/heads/a")
+
+
+def _a_link(repo: Repo) -> None:
+    place = repo.path / "refs/heads/b"
+    place.unlink()
+    place.symlink_to("a")
+
+
+def _a_folder(repo: Repo) -> None:
+    repo.run("pack-refs", "--all", "--prune")
+    (repo.path / "refs/heads/b").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("odd", [_another_value, _gone, _locked, _symbolic, _a_link, _a_folder])
+def test_where_one_is_not_as_expected_none_is_moved(repo, odd):
+    first, second, *_ = repo.commits
+    repo.run("update-ref", "refs/heads/a", first)
+    repo.run("update-ref", "refs/heads/b", first)
+    odd(repo)
+    before = repo.told()
+    locks = list(repo.path.rglob("*.lock"))
+    assert not moves(repo, ("refs/heads/a", first, second), ("refs/heads/b", first, second))
+    assert repo.told() == before
+    assert list(repo.path.rglob("*.lock")) == locks, "no lock of ours stays, and nobody else's goes"

@@ -198,11 +198,12 @@ async def test_a_worker_that_dies_in_the_midst_of_a_pack_fails_the_clone(fleet, 
 
     async def dies(request, body):
         sent = 0
-        async for piece in git_service.handle(request, body):
-            yield piece
-            sent += len(piece)
-            if sent > 3_000_000:
-                raise RuntimeError("power cut")
+        async with contextlib.aclosing(git_service.handle(request, body)) as pieces:
+            async for piece in pieces:
+                yield piece
+                sent += len(piece)
+                if sent > 3_000_000:
+                    raise RuntimeError("power cut")
 
     heard = []
     async with (

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evermirror.edge.relay import seal
 from evermirror.edge.relay.seal import Sealer, SealInvalid, Unsealer, check_ticket, new_private_key
 from evermirror.model.access import Role
 from evermirror.model.relay import NodeId, Pass, Ticket
@@ -97,3 +98,17 @@ def test_a_ticket_is_for_one_reader_one_holder_one_repo(other):
     check_ticket(TICKET, **fits)
     with pytest.raises(SealInvalid):
         check_ticket(TICKET, **{**fits, **other})
+
+
+def test_a_pass_seen_before_ends_all_the_same_and_few_are_remembered(monkeypatch):
+    monkeypatch.setattr(seal, "PASSES_MAX", 2)
+    unsealer = Unsealer(SEALER.public_key)
+    passes = {n: SEALER.seal(Pass(NodeId(f"worker/{n}"), Role.WORKER, 1000.0 + n)) for n in range(4)}
+    for _ in range(2):
+        for n, text in passes.items():
+            assert unsealer.read_pass(text, 999.0).node == f"worker/{n}"
+    assert len(unsealer._passes) == 2
+    with pytest.raises(SealInvalid, match="ended"):
+        unsealer.read_pass(passes[3], 1003.0)
+    with pytest.raises(SealInvalid):
+        unsealer.read_ticket(passes[3], 0.0)

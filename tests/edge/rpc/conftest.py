@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,13 @@ from evermirror.edge.rpc.transport import Identity, Peer, PeerGone
 from evermirror.edge.store.store import Store
 from evermirror.model.access import Role
 from evermirror.model.wire import Obeyed, Taken
+from tests.support.migrated import tables_at_once
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tables_at_once() -> Iterator[None]:
+    with tables_at_once():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
+from evermirror.edge.rpc.convert_values import TIME_MAX, TIME_MIN
 from evermirror.model.access import Role
-from evermirror.model.activity import Activity
+from evermirror.model.activity import NO_RHYTHM, Activity, Rhythm
 from evermirror.model.changes import Change, HolderReport, RepoHolders
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import KeptTip, Why
@@ -72,7 +73,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 counts = st.integers(0, 2**63 - 1)
 words = st.integers(0, 2**64 - 1)
-numbers = st.floats(allow_nan=False, allow_infinity=False)
+numbers = st.floats(TIME_MIN, TIME_MAX)
 hexes = st.binary(min_size=20, max_size=20) | st.binary(min_size=32, max_size=32)
 oids = hexes.map(bytes.hex)
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
@@ -92,7 +93,10 @@ def maybe(items: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
     return st.none() | items
 
 
-activities = st.builds(Activity, st.tuples(numbers, numbers, numbers), numbers, numbers)
+waves = st.complex_numbers(max_magnitude=1.0, allow_nan=False, allow_infinity=False)
+rhythms = st.just(NO_RHYTHM) | st.builds(Rhythm, st.floats(1.0, 1e6), waves, waves)
+fading = st.floats(0.0, TIME_MAX)
+activities = st.builds(Activity, st.tuples(fading, fading, fading), numbers, numbers, rhythms)
 failures = st.builds(
     Failure,
     st.sampled_from(FailureKind),
@@ -119,6 +123,7 @@ specs = st.builds(
     st.booleans(),
     maybe(names),
     many(names),
+    st.booleans(),
     st.booleans(),
 )
 targets = st.builds(PushTo, counts, names, maybe(names), maybe(digests), st.booleans())
@@ -202,6 +207,7 @@ COMMANDS = {
         maybe(st.sampled_from(Priority)),
         st.booleans(),
         many(targets),
+        st.booleans(),
     ),
     LookAt: st.builds(LookAt, many(names), many(sources)),
     RestoreTip: st.builds(RestoreTip, names, counts, refs, maybe(refs)),

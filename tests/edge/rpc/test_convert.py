@@ -19,6 +19,7 @@ from evermirror.edge.rpc.convert import (
     up_of_bytes,
     up_to_bytes,
 )
+from evermirror.edge.rpc.convert_reports import progress_in, progress_out
 from evermirror.edge.rpc.convert_values import ITEMS_MAX, TEXT_BYTES_MAX, FrameInvalid
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.model.access import Role
@@ -35,6 +36,7 @@ from evermirror.model.messages import (
     HostState,
     Kept,
     LookAt,
+    Progress,
     Refused,
     Report,
     RunningSync,
@@ -81,6 +83,15 @@ def test_every_kind_has_its_place_on_the_wire_and_is_tried_here(union, known, me
     assert snake == set(message.DESCRIPTOR.oneofs[0].fields and [f.name for f in message.DESCRIPTOR.fields])
 
 
+def test_the_percentage_of_a_phase_that_an_older_node_tells_is_not_taken_for_the_whole():
+    older = pb.Progress(key="a/b", phase="counting", percent=100.0)
+    assert progress_in(older).percent == pytest.approx(2.0)
+    assert progress_in(pb.Progress(key="a/b", phase="receiving", percent=50.0)).percent == pytest.approx(37.5)
+    assert progress_in(pb.Progress(key="a/b", phase="writing", percent=50.0)).percent is None
+    ours = progress_out(Progress(RepoKey("a/b"), (), "counting", 1.5, 0, 1.0))
+    assert (ours.whole_percent, ours.HasField("percent")) == (1.5, False), "it keeps its meaning there too"
+
+
 def test_every_field_of_the_model_has_its_place_on_the_wire():
     """A field with a default would else be left out unnoticed."""
     parts = [Activity, Failure, KeptTip, RefChange, RepoSpec, HeldRepo, RunningSync, HostState]
@@ -88,7 +99,10 @@ def test_every_field_of_the_model_has_its_place_on_the_wire():
     pushed = [PushTo, Pushed, PushedRef]
     for kind in (*frames.UPS, *frames.DOWNS, *frames.COMMANDS, *frames.REPORTS, *parts, *relayed, *pushed):
         model = {field.name.removesuffix("_s") for field in dataclasses.fields(kind)}
-        wire = {f.name.removesuffix("_s") for f in getattr(pb, kind.__name__).DESCRIPTOR.fields}
+        fields = {f.name for f in getattr(pb, kind.__name__).DESCRIPTOR.fields}
+        if kind is Progress:  # its `percent` there is what older nodes tell
+            fields.remove("whole_percent")
+        wire = {name.removesuffix("_s") for name in fields}
         assert model == wire, kind.__name__
 
 
@@ -171,6 +185,8 @@ def sync_now(*push: pb.PushTo) -> pb.Down:
 
 SPEC = pb.RepoSpec(key=KEY, url="https://example.org/a", host="example.org", priority=3, mode=1)
 BROKEN_UPS = {
+    "Synced.started_at is -1.7e+308, which is no time": synced(started_at=-1.7e308),
+    "Synced.verified_at is 253402300800.0, which is no time": synced(verified_at=253_402_300_800.0),
     "a frame that is none": pb.Up(),
     "Beat.status is missing": pb.Up(beat=pb.Beat()),
     "HeldRepo.key is missing": pb.Up(holding=pb.Holding(items=[pb.HeldRepo()])),
@@ -186,7 +202,12 @@ BROKEN_UPS = {
     "Synced.digest has 0 bytes": synced(digest=b""),
     "Synced.activity is missing": numbered(pb.Report(synced=pb.Synced(key=KEY, digest=bytes(32)))),
     "Activity.counts has 2 items": synced(activity=pb.Activity(counts=[1, 2])),
+    "Activity.counts is -0.5, which is less than none": synced(activity=pb.Activity(counts=[1, 2, -0.5])),
     "Activity.counts is inf": synced(activity=pb.Activity(counts=[1, 2, math.inf])),
+    "Activity.rhythm has 3 items": synced(activity=pb.Activity(counts=[1, 2, 3], rhythm=[1, 0, 0])),
+    "Activity.rhythm is nan": synced(activity=pb.Activity(counts=[1, 2, 3], rhythm=[1, 0, 0, 0, math.nan])),
+    "waves that are higher": synced(activity=pb.Activity(counts=[1, 2, 3], rhythm=[1, 0, 2, 0, 0])),
+    "waves that are higher than": synced(activity=pb.Activity(counts=[1, 2, 3], rhythm=[-20, 0, 0, 0, 0])),
     "Synced.head_commit has 19 bytes": synced(head_commit=bytes(19)),
     "Synced.commits is -1": synced(commits=-1),
     "RefChange.name is missing": synced(changes=[pb.RefChange()]),

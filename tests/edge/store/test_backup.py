@@ -21,6 +21,7 @@ from evermirror.model.pull import Project, PullConfig, Target
 from evermirror.model.push import TargetId
 from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec
 from evermirror.model.worker import WorkerFacts, WorkerRecord
+from evermirror.nodes.coordinator.events.event_feed import EventFeed
 
 
 @pytest.fixture
@@ -218,6 +219,26 @@ async def test_who_follows_hears_what_an_old_backup_made_otherwise_again(databas
     await store.close()
 
 
+async def test_who_follows_events_is_told_of_a_gap_when_a_backup_is_put_back(database, copy):
+    store = await Store.open(f"sqlite:///{database}")
+    spec = RepoSpec(RepoKey("example.org/a"), "https://example.org/a", Host("example.org"))
+    await store.upsert_repos([RepoRecord(spec)])
+    make_backup(database, copy)
+    await store.remove_repos([spec.key], time.time())
+    seen = await store.latest_event()
+    await store.close()
+    put_back(copy, database, force=True)
+    store = await Store.open(f"sqlite:///{database}")
+    assert (await store.events_after(seen, 9)).began > seen
+    await store.remove_repos([spec.key], time.time())
+    assert [e.type for e in (await store.events_after(seen, 9)).events] == ["repo.removed"]
+    feed = EventFeed(store, time.time, retention_s=1e9, keep=1000)
+    await feed.load()
+    assert feed.gap(seen) is not None
+    assert feed.gap(await store.latest_event()) is None
+    await store.close()
+
+
 async def test_ids_of_targets_made_after_a_backup_are_nobodys_when_it_is_put_back(database, copy):
     store = await Store.open(f"sqlite:///{database}")
     key, host = RepoKey("example.org/a"), Host("example.org")
@@ -257,14 +278,15 @@ def at_the_first_step(database):
 async def test_an_old_backup_says_what_will_run(database, copy):
     at_the_first_step(copy)
     done = put_back(copy, database)
-    assert [m.revision for m in done.pending] == ["0002", "0003", "0004", "0005"]
+    assert [m.revision for m in done.pending] == [f"{n:04}" for n in range(2, 10)]
     await note(database, "migrated")
     assert await noted(database) == "migrated"
 
 
 async def test_a_rehearsal_runs_everything_and_changes_nothing(database, monkeypatch):
     url = f"sqlite:///{database}"
-    assert [m.revision for m in await rehearse(url)] == ["0001", "0002", "0003", "0004", "0005"]
+    steps = [m.revision for m in await rehearse(url)]
+    assert steps == ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"]
     assert not database.exists()
     await asyncio.to_thread(at_the_first_step, database)
     before = await pending_migrations(url)

@@ -217,7 +217,7 @@ async def test_a_backup_is_whole_while_writing_goes_on(tmp_path):
     restored = await Store.open(f"sqlite:///{copy}")
     times = {r async for chunk in restored.iter_specs() for r in (k.verified_at for k in chunk)}
     assert len(times) == 1  # one moment, not two
-    assert (await restored.overview_counts()).total == 2000
+    assert (await restored.overview_counts(0.0)).total == 2000
     await restored.close()
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+import struct
 import subprocess
 import sys
 import textwrap
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 from evermirror.edge.store.assigned import Assigned, spec_of, spec_text
 from evermirror.edge.store.local import LocalState
 from evermirror.errors import EnvironmentUnfit
-from evermirror.model.activity import Activity
+from evermirror.model.activity import NO_RHYTHM, Activity, Rhythm
 from evermirror.model.failure import FailureError, FailureKind
 from evermirror.model.kept import GuardMemory, GuardReason
 from evermirror.model.memory import RepoMemory
@@ -26,7 +29,7 @@ from evermirror.model.repo import Mode, Priority, RepoSpec
 
 FULL = RepoMemory(
     key="example.org/team/a",
-    activity=Activity((1.5, 2.5, 1e-300), 1e9, 1e9 - 5),
+    activity=Activity((1.5, 2.5, 1e-300), 1e9, 1e9 - 5, Rhythm(2.5, 0.5 - 1.25j, -2 + 0.75j)),
     last_poll_at=1e9 + 0.123456,
     verified_at=1e9,
     digest="0f" * 32,
@@ -59,10 +62,11 @@ async def test_what_was_saved_comes_back(path):
 
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+COUNTS = st.floats(0.0, allow_infinity=False)
 MEMORIES = st.builds(
     RepoMemory,
     key=st.sampled_from("abcd"),
-    activity=st.builds(Activity, st.tuples(FLOATS, FLOATS, FLOATS), FLOATS, FLOATS),
+    activity=st.builds(Activity, st.tuples(COUNTS, COUNTS, COUNTS), FLOATS, FLOATS),
     last_poll_at=FLOATS,
     verified_at=FLOATS,
     digest=st.none() | st.binary(min_size=32, max_size=32).map(bytes.hex),
@@ -90,6 +94,39 @@ async def test_it_is_a_dictionary_that_lasts(tmp_path_factory, steps):
     await state.close()
     state = await LocalState.open(path)
     assert await state.load() == [twin[k] for k in sorted(twin)]
+    await state.close()
+
+
+async def test_counts_that_are_less_than_none_are_read_as_none(path):
+    state = await LocalState.open(path)
+    await state.save([RepoMemory("h/a", Activity((-0.5, 2.0, -1e300), 4, 5))])
+    assert [m.activity for m in await state.load()] == [Activity((0.0, 2.0, 0.0), 4, 5)]
+    await state.close()
+
+
+FIVE = struct.Struct("<5f")
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        FIVE.pack(-20, 1, 1, 1, 1),
+        FIVE.pack(1, 0, 2, 0, 0),
+        FIVE.pack(math.nan, 0, 0, 0, 0),
+        FIVE.pack(1, 0, 0, 0, math.nan),
+        FIVE.pack(math.inf, 1, 0, 0, 0),
+        FIVE.pack(1, 0, 0, 0, 0)[:-1],
+        "a text of 20 letters",
+    ],
+)
+async def test_hours_that_cannot_have_been_learnt_are_read_as_none(path, kept):
+    state = await LocalState.open(path)
+    await state.save([FULL])
+    await state.close()
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE repos SET rhythm = ?", (kept,))
+    state = await LocalState.open(path)
+    assert [m.activity.rhythm for m in await state.load()] == [NO_RHYTHM]
     await state.close()
 
 
@@ -262,6 +299,7 @@ async def test_what_was_assigned_comes_back_with_its_role_and_what_cannot_be_rea
             "me",
             ("u", "v"),
             pulled=True,
+            hooked=True,
         ),
         following=True,
         paused=True,

@@ -8,8 +8,11 @@ import pytest
 import sqlalchemy as sa
 
 from evermirror.edge.store.store import Store
-from evermirror.model.failure import FailureKind
+from evermirror.edge.store.writes import RepoFailed
+from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import ErrorFilter
+from evermirror.model.repo import Host, RepoRecord, RepoSpec, RepoStatus
+from evermirror.model.task import TaskStatus
 
 KEY = "example.org/a"
 DAY = (1000.0, 2000.0)
@@ -56,12 +59,13 @@ QUESTIONS = {
             "SEARCH tasks USING COVERING INDEX ix_tasks_repo_id (repo=?)",
         ],
     ),
-    "freshness": (
-        lambda store: store.count_fresh(1.0, 1.0),
-        [
-            "SEARCH repos USING COVERING INDEX ix_repos_freshness "
-            "(pulled=? AND priority=? AND status=? AND verified_at>?)",
-        ],
+    "tasks of all": (
+        lambda store: store.newest_tasks(None, 1000, 50),
+        ["SEARCH tasks USING INTEGER PRIMARY KEY (rowid<?)"],
+    ),
+    "failed tasks of all": (
+        lambda store: store.newest_tasks(TaskStatus.FAILED, 1000, 50),
+        ["SEARCH tasks USING INDEX ix_tasks_status_id (status=? AND id<?)"],
     ),
 }
 MAY_SORT = {"error statistics", "errors", "errors of a project"}  # by repo, and errors of the same moment
@@ -94,21 +98,32 @@ async def test_questions_are_answered_from_their_indexes(tmp_path, question):
         assert question in MAY_SORT or "TEMP B-TREE" not in plan
 
 
-async def test_the_oldest_verification_is_found_by_one_step_in_each_part_of_the_index(tmp_path):
+async def test_the_overview_takes_one_walk_through_an_index_and_searches_for_the_rest(tmp_path):
+    """The walk is over what is counted of every repo; the oldest of each class is one step."""
     store = await Store.open(f"sqlite:///{tmp_path}/s.db")
+    failed = RepoFailed(KEY, Failure(FailureKind.NOT_FOUND, "404"), RepoStatus.GONE, 1, 1.0)
+    await store.upsert_repos([RepoRecord(RepoSpec(KEY, f"https://{KEY}", Host("h")))])
+    await store.apply([failed])
     asked = []
     sa.event.listen(
         store._db._reader.sync_engine, "before_cursor_execute", lambda *a: asked.append((a[2], a[3]))
     )
-    await store.worst_verified()
+    await store.overview_counts(1.0)
     await store.close()
     connection = sqlite3.connect(tmp_path / "s.db")
-    statement, parameters = next(one for one in asked if "LIMIT" in one[0])
-    plan = [str(row[3]) for row in connection.execute("EXPLAIN QUERY PLAN " + statement, parameters)]
+    plans = [
+        [str(row[3]) for row in connection.execute("EXPLAIN QUERY PLAN " + statement, parameters)]
+        for statement, parameters in asked
+        if statement.startswith("SELECT")
+    ]
     connection.close()
-    steps = [step for step in plan if "repos" in step]
-    assert steps
-    assert all(
-        "ix_repos_freshness (pulled=? AND priority=? AND status=? AND verified_at>?)" in s for s in steps
-    )
-    assert not any("TEMP B-TREE" in step for step in plan)
+    begin = "USING COVERING INDEX ix_repos_freshness (pulled=? AND priority=? AND status=? AND verified_at"
+    walk, never, late, oldest, kinds, samples = [[step for step in plan if "repos" in step] for plan in plans]
+    assert walk == ["SCAN repos USING COVERING INDEX ix_repos_freshness"]
+    assert [s.startswith(f"SEARCH repos {begin}=?") for s in never] == [True]
+    assert [s.startswith(f"SEARCH repos {begin}<?") for s in late] == [True]
+    assert oldest
+    assert all(f"{begin}>?)" in step for step in oldest)
+    assert all("COVERING INDEX ix_repos_failure_kind (failure_kind" in step for step in kinds)
+    assert all("INDEX ix_repos_failure_kind (failure_kind=?" in step for step in samples)
+    assert not any("TEMP B-TREE" in step for plan in plans for step in plan)

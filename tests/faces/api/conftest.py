@@ -11,6 +11,8 @@ from evermirror.faces.api.context import ApiSettings
 from evermirror.faces.api.metrics import Metrics
 from evermirror.model.access import Role
 from tests.faces.api.fake import FakeCoordinator, FakeTokens, ManualClock
+from tests.faces.api.fake_alerts import FakeAlerts
+from tests.faces.api.fake_discoveries import FakeDiscoveries
 from tests.faces.api.fake_fleet import FakeFleet
 from tests.faces.api.fake_pull import FakePull
 
@@ -28,11 +30,29 @@ class House:
     git: object = None
     fleet: FakeFleet = field(default_factory=FakeFleet)
     pull: FakePull | None = field(default_factory=FakePull)
+    alerts: FakeAlerts | None = field(default_factory=FakeAlerts)
+    discoveries: FakeDiscoveries | None = field(default_factory=FakeDiscoveries)
+    hooks: object = None
+    events: object = None
+    bulk: object = None
 
     def app(self):
         auth = Auth(self.tokens, self.auth, clock=self.clock)
         return create_app(
-            self.service, auth, self.settings, self.metrics, self.git, None, self.fleet, None, self.pull
+            self.service,
+            auth,
+            self.settings,
+            self.metrics,
+            self.git,
+            None,
+            self.fleet,
+            None,
+            self.pull,
+            alert_service=self.alerts,
+            discovery_service=self.discoveries,
+            hook_service=self.hooks,
+            event_service=self.events,
+            bulk_service=self.bulk,
         )
 
     def client(self, token=None, address="127.0.0.1", base="http://127.0.0.1:8420", app=None):
@@ -59,6 +79,11 @@ def house(api_service):
 @pytest.fixture
 def pull(house):
     return house.pull
+
+
+@pytest.fixture
+def alerts(house):
+    return house.alerts
 
 
 @pytest.fixture

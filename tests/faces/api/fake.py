@@ -10,11 +10,13 @@ from dataclasses import replace
 from evermirror.core.keep.choose import choose
 from evermirror.errors import Conflict, InvalidUrl, NotFound
 from evermirror.model.access import TokenRecord
+from evermirror.model.figures import PushHistory
 from evermirror.model.messages import HostState, RunningSync
 from evermirror.model.refs import Oid, RefSnapshot
-from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec, RepoStatus
+from evermirror.model.repo import Host, Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
-from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, TaskParams, Upkeep
+from evermirror.model.whole import ClassFreshness, CoursePoint, FailureCount, Work
+from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, Running, TaskParams, Upkeep
 
 _URL = re.compile(r"(?:https?://)?([a-z0-9.-]+\.[a-z]+(?::[0-9]+)?)/([A-Za-z0-9._~/+-]+)")
 
@@ -26,13 +28,23 @@ def key_of(text):
     return RepoKey(f"{found[1]}/{found[2].rstrip('/').removesuffix('.git')}")
 
 
+def _least_first(value):
+    """What never happened is before all that did."""
+    return (value is not None, value or 0)
+
+
 class FakeCoordinator:
     def __init__(self):
         self.repos = {}
         self.tasks = {}
+        self.push_history = PushHistory((), (), None)
+        self.plan_told = PollPlan(time.time() + 60, "adaptive: pushed 3 times a day", 600.0, None)
+        self.within = []  # of each task: how long its commit is looked for
         self.changed = asyncio.Condition()
         self.is_ready = (True, "")
         self.running = ()
+        self.started_at = time.time() - 60
+        self.overviews = 0  # that were asked for
         self.audit = []
         self.refs_of = {}
         self.explode = None
@@ -59,21 +71,42 @@ class FakeCoordinator:
     async def find_repo(self, key_or_url):
         if self.explode:
             raise self.explode
+        if isinstance(key_or_url, RepoRecord):
+            return key_or_url
         try:
             return self.repos[key_of(key_or_url)]
         except KeyError:
             raise NotFound(f"{key_or_url} is not here") from None
 
     async def list_repos(self, which):
+        found = self._selected(which)
+        place = (_least_first(which.after_value), which.after or "")
+        if which.after is not None and which.sort.descending:
+            found = [r for r in found if (_least_first(which.sort.value_of(r)), r.key) < place]
+        elif which.after is not None:
+            found = [r for r in found if (_least_first(which.sort.value_of(r)), r.key) > place]
+        return tuple(found[: which.limit])
+
+    async def count_repos(self, which):
+        return len(self._selected(which))
+
+    def _selected(self, which):
         found = [
             r
-            for k, r in sorted(self.repos.items())
+            for k, r in self.repos.items()
             if which.search in k
-            and (which.status is None or r.status is which.status)
-            and (not which.host or r.spec.host == which.host)
-            and (which.after is None or k > which.after)
+            and which.status in (None, r.status)
+            and which.host in ("", r.spec.host)
+            and which.priority in (None, r.spec.priority)
+            and which.worker in ("", "here")  # as ``holders`` says
+            and (which.failure is None or (r.last_failure and r.last_failure.kind is which.failure))
+            and not (which.public and r.spec.private)
         ]
-        return tuple(found[: which.limit])
+
+        def place(record):
+            return _least_first(which.sort.value_of(record)), record.key
+
+        return sorted(found, key=place, reverse=which.sort.descending)
 
     async def remove_repo(self, key_or_url, *, actor):
         record = await self.find_repo(key_or_url)
@@ -94,6 +127,7 @@ class FakeCoordinator:
             created_at=now, updated_at=now,
         )  # fmt: skip
         self.tasks[task.id] = task
+        self.within.append(params.within_s)
         return task
 
     async def change_task(self, task_id, **changes):
@@ -132,7 +166,11 @@ class FakeCoordinator:
 
     async def plan(self, key_or_url):
         await self.find_repo(key_or_url)
-        return PollPlan(time.time() + 60, "adaptive: pushed 3 times a day", 600.0, time.time())
+        return replace(self.plan_told, last_poll_at=time.time())
+
+    async def pushes(self, key, begin):
+        self.pushes_since = begin
+        return self.push_history
 
     async def guard(self, key_or_url):
         return self.guards.get((await self.find_repo(key_or_url)).key)
@@ -167,7 +205,13 @@ class FakeCoordinator:
         self.repos[key] = self.removed.pop(key)
         return self.repos[key]
 
+    async def course(self, hours):
+        classes = {Priority.HIGH: ClassFreshness(2, 1, 12.5)}
+        first = CoursePoint.of(1_765_670_100.0 - hours * 3600, classes, 3, None)
+        return first, CoursePoint.of(1_765_670_100.0, classes, 1, Work(10, 2, 3000))
+
     async def overview(self):
+        self.overviews += 1
         by_status = {s.value: 0 for s in RepoStatus}
         for record in self.repos.values():
             by_status[record.status.value] += 1
@@ -175,9 +219,12 @@ class FakeCoordinator:
             total_repos=len(self.repos), by_status=by_status, by_priority={"normal": len(self.repos)},
             fresh_repos=by_status["active"], worst_lag_s=12.5, polls_total=7, polls_per_second=1.5,
             changes_total=3, received_bytes_total=12345, running=self.running, queued_syncs=2,
-            hosts=(HostState("slow.example.org", 3, "waiting", time.time() + 60, "429"),),
-            failures_by_kind={"NOT_FOUND": 1}, disk_free_bytes=10**9, disk_total_bytes=10**10,
-            accepting_clones=True, warnings=(), started_at=time.time() - 60, now=time.time(),
+            hosts=(HostState("slow.example.org", 3, "waiting", self.started_at + 120, "429"),),
+            failures=(FailureCount("NOT_FOUND", 1, (RepoKey("example.org/gone"),)),),
+            disk_free_bytes=10**9, disk_total_bytes=10**10, accepting_clones=True, warnings=(),
+            started_at=self.started_at, now=self.started_at + 60, fresh_bound_s=300.0,
+            freshness={Priority.HIGH: ClassFreshness(2, 1, 12.5)}, never_verified=1, changes_per_minute=2.5,
+            received_bytes_per_second=77.0,
         )  # fmt: skip
 
     def ready(self):
@@ -187,7 +234,7 @@ class FakeCoordinator:
         self.repos[key] = replace(self.repos[key], **changes)
 
     def run_sync(self, key, percent):
-        self.running = (RunningSync(RepoKey(key), "receiving", percent, 1000, time.time()),)
+        self.running = (Running(RunningSync(RepoKey(key), "receiving", percent, 1000, time.time()), "w1"),)
 
 
 class FakeTokens:

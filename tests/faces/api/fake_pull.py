@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import fields, replace
+from datetime import UTC
 
+from evermirror.core.watch.report import report_of, span_of
 from evermirror.errors import Conflict, InvalidUrl, NotFound, UsageError
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import ClassProgress, KindCount, Period, ProgressNote
 from evermirror.model.pull import INTERVALS_S, Load, LoadLevel, Project, PullConfig, Strategy, Target
 from evermirror.model.push import TargetId
 from evermirror.model.repo import Host, Priority, RepoRecord, RepoSpec
+from evermirror.model.report import ReportFacts
 from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
 from evermirror.nodes.pull_service import (
     BatchTriggered,
     BatchUpdated,
     ErrorStatistics,
+    NewestTasks,
     Progress,
     ProjectPage,
     ProjectView,
@@ -37,12 +41,15 @@ class FakePull:
         self.the_strategy = Strategy(updated_at=NOW)
         self.load = Load(LoadLevel.NORMAL, "cpu 55 %")
         self.views = {}
+        self.plans = {}
+        self.target_states = {}
         self.tasks_by_id = {}
         self.audit = []
         self.notes = ()
         self.figures = {priority: ClassProgress(0, 0, 0, 0, 0, 0, None) for priority in Priority}
         self.asked = []
-        self.planned = 0  # how often a worker would have been asked
+        self.facts = ReportFacts()  # of reports
+        self.planned = self.targets_asked = 0  # how often a worker would have been asked
         self.explode = None
         self._ids = itertools.count(1)
 
@@ -60,6 +67,13 @@ class FakePull:
         view = ProjectView(replace(project, **state), record, configured, running=False)
         self.views[key] = view
         return view
+
+    async def plan(self, key):
+        return self.plans.get(key)
+
+    async def targets(self, key):
+        self.targets_asked += 1
+        return self.target_states.get(key, ())
 
     def set(self, name, **changes):
         view = self._find(name)
@@ -192,6 +206,10 @@ class FakePull:
         self.asked.append((begin, end))
         return tuple(note for note in self.notes if begin <= note.at < end)
 
+    async def report(self, days, *, public=False):
+        self.asked.append((days, public))
+        return report_of(self.facts, span_of(self.now, days, UTC), self.figures, self.load, UTC, "UTC")
+
     def note(self, at, **figures):
         self.notes = (
             *self.notes,
@@ -206,6 +224,16 @@ class FakePull:
     async def tasks(self, name, *, page=1, size=10):
         key = self._find(name).record.key
         return self._task_page([t for t in self.tasks_by_id.values() if t.repo == key], page, size)
+
+    async def newest_tasks(self, status, before, limit):
+        found = [
+            t
+            for t in sorted(self.tasks_by_id.values(), key=lambda t: -t.id)
+            if status in (None, t.status) and (before is None or t.id < before)
+        ][:limit]
+        return NewestTasks(
+            tuple(found), {t.repo: self.views[t.repo].record for t in found if t.repo in self.views}
+        )
 
     async def task(self, task_id):
         if task_id not in self.tasks_by_id:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from evermirror.faces.api.inputs import cursor_of
 from evermirror.model.failure import Failure, FailureKind
-from evermirror.model.repo import RepoStatus
+from evermirror.model.repo import Priority, RepoStatus
+from evermirror.model.repo_order import RepoSort
 
 URL = "https://github.com/username/repo.git"
 SPELLINGS = [
@@ -121,10 +124,103 @@ async def test_search_status_and_host_narrow_the_list(client, api_service):
     assert await keys("host=github.com") == ["github.com/o/linux"]
 
 
+async def test_every_order_pages_through_everything_once_and_total_counts_it(client, api_service):
+    """Nine repos, alike in threes; the twin is a sorted list."""
+    values = [None, 1.5, 2.5]
+    for i in range(9):
+        await api_service.add_url(f"https://github.com/o/r{i}", None, actor="test")
+        api_service.set(
+            f"github.com/o/r{i}", verified_at=values[i % 3], changed_at=values[i // 3], size_bytes=i % 3,
+            consecutive_failures=i // 3,
+        )  # fmt: skip
+    sorts = ("key", "verified", "changed", "size", "failures")
+    for sort in (*sorts, *(f"-{name}" for name in sorts)):
+        order = RepoSort(sort)
+        expected = sorted(
+            api_service.repos.values(),
+            key=lambda r: (order.value_of(r) is not None, order.value_of(r) or 0, r.key),
+            reverse=order.descending,
+        )
+        seen, cursor, query = [], None, {"limit": 2, "sort": sort, "total": "true"}
+        while cursor or not seen:
+            page = (await client.get("/api/git_urls", params=query)).json()
+            seen += [item["key"] for item in page["items"]]
+            assert page["total"] == 9
+            cursor = query["cursor"] = page["next_cursor"]
+        assert seen == [r.key for r in expected], sort
+    item = (await client.get("/api/git_urls?limit=1&sort=-failures")).json()
+    assert "total" not in item
+    wanted = {
+        "alias": None, "host": "github.com", "enabled": True, "private": False, "size_bytes": 2,
+        "changed_at": "1970-01-01T00:00:02Z", "consecutive_failures": 2,
+    }  # fmt: skip
+    assert {name: item["items"][0][name] for name in wanted} == wanted
+
+
+async def test_a_cursor_of_another_order_or_by_another_hand_is_refused(client, api_service):
+    for i in range(3):
+        await api_service.add_url(f"https://github.com/o/r{i}", None, actor="test")
+
+    async def cursor(sort):
+        return (await client.get(f"/api/git_urls?limit=1&sort={sort}")).json()["next_cursor"]
+
+    def made(*parts):
+        return cursor_of("\t".join(parts))
+
+    of_verified, of_key, of_key_down = [await cursor(sort) for sort in ("verified", "key", "-key")]
+    for sort, given in (
+        *(("key", of_key_down), ("-key", of_key), ("verified", of_key_down), ("-key", of_verified)),
+        *(("-key", made("", "-key", text, "k")) for text in ("1.5", "1", "")),
+        *(("-verified", of_verified), ("changed", of_verified), ("key", of_verified), ("verified", of_key)),
+        *(
+            ("verified", made("", "verified", text, "k"))
+            for text in ("1", "NaN", "1e999", "true", '"a"', "[")
+        ),
+        *(("size", made("", "size", text, "k")) for text in ("null", "1.5", str(2**63), "")),
+        *(("size", made("", "size", "1", key)) for key in ("", "a\0", "a\tb")),
+        *(("size", text) for text in ("!!!", "a", "%00", made("x", "size", "1", "k"))),
+    ):
+        answer = await client.get("/api/git_urls", params={"sort": sort, "cursor": given})
+        assert answer.status_code == 422, (sort, given)
+        assert "cursor" in answer.json()["detail"]
+    good = await client.get("/api/git_urls", params={"sort": "size", "cursor": made("", "size", "1", "k")})
+    assert good.status_code == 200
+
+
+async def test_priority_worker_and_failure_narrow_the_list_and_what_they_count(client, api_service):
+    for name in ("a", "b"):
+        await api_service.add_url(f"https://github.com/o/{name}", None, actor="test")
+    spec = replace(api_service.repos["github.com/o/b"].spec, priority=Priority.HIGH)
+    failure = Failure(FailureKind.AUTH_FAILED, "no")
+    api_service.set("github.com/o/b", spec=spec, last_failure=failure, consecutive_failures=1)
+
+    async def found(query):
+        page = (await client.get(f"/api/git_urls?total=true&{query}")).json()
+        assert page["total"] == len(page["items"])
+        return [item["key"][-1] for item in page["items"]]
+
+    assert await found("priority=high") == ["b"]
+    assert await found("failure=AUTH_FAILED") == ["b"]
+    assert await found("failure=NOT_FOUND") == []
+    assert await found("worker=here") == ["a", "b"]
+    assert await found("worker=nobody") == []
+
+
+async def test_the_public_is_not_told_how_many_private_repos_there_are(house, api_service):
+    await api_service.add_url("https://github.com/o/open", None, actor="test")
+    await api_service.add_url("https://github.com/o/secret", {"private": True}, actor="test")
+    house.with_tokens()
+    for token, seen in ((None, 1), ("em_reader", 2)):
+        async with house.client(token=token) as client:
+            page = (await client.get("/api/git_urls?total=true&sort=-verified")).json()
+            assert [len(page["items"]), page["total"]] == [seen, seen]
+
+
 @pytest.mark.parametrize(
     "query",
     ["limit=0", "limit=1001", "limit=x", "limit=" + "9" * 50, "status=fine", "cursor=%00", "cursor=!!!",
-     "cursor=a", "search=%00", "search=" + "x" * 201, "host=%1b"],
+     "cursor=a", "search=%00", "search=" + "x" * 201, "host=%1b", "sort=name", "priority=top", "failure=x",
+     "worker=%00", "total=perhaps"],
 )  # fmt: skip
 async def test_wrong_queries_are_422(client, query):
     answer = await client.get(f"/api/git_urls?{query}")

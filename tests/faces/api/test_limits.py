@@ -66,9 +66,7 @@ async def test_a_client_that_asks_too_often_waits(house):
         assert {(await local.get("/api/version")).status_code for _ in range(50)} == {200}
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/api/overview", "/nothing", "/metrics", "/healthz", "/static/dashboard.js"]
-)
+@pytest.mark.parametrize("path", ["/", "/api/overview", "/nothing", "/metrics", "/healthz", "/static/app.js"])
 async def test_every_answer_binds_the_browser(client, path):
     headers = (await client.get(path)).headers
     assert "default-src 'none'" in headers["content-security-policy"]

@@ -43,6 +43,8 @@ def _app():
         asyncio.run(house.service.add_url(url, None, actor="test"))
     for name in ("devops/core", "failed", "0"):
         house.pull.add(name)
+    record = house.alerts.raised()
+    house.alerts.noticed(record, sent_at=record.raised_at)
     app = house.app()
 
     async def local(scope, receive, send):
@@ -87,7 +89,8 @@ async def test_the_document_names_every_operation_and_no_other_host(client):
         ("POST", "/api/fleet/brake/overrule"), ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"),
         ("GET", "/api/pull/strategy"), ("PUT", "/api/pull/strategy"),
         ("GET", "/api/pull/progress/overview"), ("GET", "/api/pull/progress/by-priority"),
-        ("GET", "/api/pull/progress/course"), ("GET", "/api/pull/projects"), ("POST", "/api/pull/projects"),
+        ("GET", "/api/pull/progress/course"), ("GET", "/api/pull/report"),
+        ("GET", "/api/pull/projects"), ("POST", "/api/pull/projects"),
         ("POST", "/api/pull/projects/batch-update-priority"), ("GET", "/api/pull/projects/failed"),
         ("GET", "/api/pull/projects/{key}"), ("DELETE", "/api/pull/projects/{key}"),
         ("GET", "/api/pull/projects/{key}/config"), ("PUT", "/api/pull/projects/{key}/config"),
@@ -95,8 +98,13 @@ async def test_the_document_names_every_operation_and_no_other_host(client):
         ("GET", "/api/pull/projects/{key}/errors"), ("POST", "/api/pull/projects/{key}/trigger"),
         ("POST", "/api/pull/projects/{key}/reset-failures"),
         ("POST", "/api/pull/projects/{key}/targets/adopt"), ("POST", "/api/pull/trigger/batch"),
-        ("GET", "/api/pull/tasks/{task_id}"), ("GET", "/api/pull/errors"),
-        ("GET", "/api/pull/errors/statistics"),
+        ("GET", "/api/pull/tasks"), ("GET", "/api/pull/tasks/{task_id}"), ("GET", "/api/pull/errors"),
+        ("GET", "/api/pull/errors/statistics"), ("GET", "/api/alerts"), ("GET", "/api/alerts/{alert_id}"),
+        ("GET", "/api/alerts/channels"), ("POST", "/api/alerts/test"), ("GET", "/api/alerts/silences"),
+        ("POST", "/api/alerts/silences"), ("DELETE", "/api/alerts/silences/{silence_id}"),
+        ("GET", "/api/event_hooks"), ("GET", "/api/event_hooks/letters"),
+        ("POST", "/api/event_hooks/{name}/test"), ("POST", "/api/event_hooks/{name}/retry"),
+        ("POST", "/api/event_hooks/{name}/forget"),
     }  # fmt: skip
     for item in document["paths"].values():
         for operation in item.values():

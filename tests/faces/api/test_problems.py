@@ -8,6 +8,7 @@ import pytest
 import structlog
 
 from evermirror.errors import Conflict, EnvironmentUnfit, EvermirrorError
+from evermirror.model.failure import Failure, FailureError, FailureKind
 
 JSON = {"content-type": "application/json"}
 
@@ -117,6 +118,28 @@ async def test_errors_of_the_service_become_problems(client, api_service, error,
     if code == 500:
         assert answer.json()["id"] == logs[0]["id"]
         assert logs[0]["exc_info"] is error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (FailureError(Failure(FailureKind.NETWORK_TIMEOUT, "the database does not answer")), 503),
+        (EnvironmentUnfit("disk gone"), 503),
+        (RuntimeError("the password is hunter2"), 500),
+    ],
+)
+@pytest.mark.parametrize("token", [None, "em_reader"])
+async def test_errors_while_it_is_found_out_who_asks_become_problems(house, monkeypatch, error, code, token):
+    async def away(*_):
+        raise error
+
+    monkeypatch.setattr(house.tokens, "find_token", away)
+    monkeypatch.setattr(house.tokens, "list_tokens", away)
+    async with house.client(token) as client:
+        answer = await client.get("/api/overview")
+    assert answer.status_code == code
+    assert is_problem(answer)
+    assert "hunter2" not in answer.text
 
 
 async def test_what_a_problem_type_leads_to_is_there(client):

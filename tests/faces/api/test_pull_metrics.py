@@ -7,14 +7,16 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from evermirror.core.pull.events import ProjectPut, ProjectRemoved, PullDecision, Woke
+from evermirror.core.pull.layers import LEFT
 from evermirror.core.pull.views import PullView
 from evermirror.faces.api.pull_metrics import PullCollector
 from evermirror.model.failure import Failure, FailureKind
-from evermirror.model.pull import Project, PullConfig
+from evermirror.model.pull import Load, LoadLevel, Project, PullConfig, Target
 from evermirror.model.push import Pushed, TargetId
+from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import Host, Priority, RepoKey
 from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
-from evermirror.nodes.coordinator.pull_figures import PullFigures
+from evermirror.nodes.coordinator.pull.pull_figures import PullFigures
 from tests.nodes.test_coordinator import KEY, T0, failed, refused, synced
 
 NAMES = """
@@ -24,19 +26,25 @@ NAMES = """
     pull_retry_count pull_concurrent_connections pull_bandwidth_bytes pull_task_duration_seconds_bucket
     pull_task_duration_seconds_sum pull_task_duration_seconds_count
 """
+OURS = """
+    pull_concurrent_limit pull_source_load pull_projects_enabled pull_projects_with_targets
+    pull_projects_verified_equal pull_verified_equal_ratio pull_lag_seconds pull_lag_worst_seconds
+    pull_projects_demoted pull_projects_paused
+"""
 
 
 class Bench:
     def __init__(self) -> None:
         self.now = T0
-        self.figures = PullFigures(lambda: self.now)
+        self.figures = PullFigures(lambda: self.now, demote_after=3)
         self.projects = 0
+        self.load = None
         self.registry = CollectorRegistry()
         self.registry.register(PullCollector(lambda: self.figures.totals(self.view())))
 
     def view(self) -> PullView:
         queued = {Priority.LOW: 3, Priority.HIGH: 1}
-        return PullView(8, (), False, False, 2, queued, None, (), self.projects)
+        return PullView(8, (), False, False, 2, queued, self.load, (), self.projects)
 
     def put(self, *projects: Project) -> None:
         self.projects += len(projects)
@@ -59,7 +67,7 @@ def project(name: str, **more: object) -> Project:
 
 def test_every_name_is_exported_to_the_letter_also_before_anything_happened():
     names = {name.partition("{")[0] for name in Bench().values()}
-    assert names == set(NAMES.split())
+    assert names == {*NAMES.split(), *OURS.split()}
 
 
 def test_the_figures_follow_tasks_from_being_made_to_their_end():
@@ -120,8 +128,75 @@ def test_a_projects_change_is_counted_when_it_is_decided_and_not_when_somebody_l
     assert (told["pull_sync_success_rate"], told["pull_consecutive_failures"]) == (1.0, 0)
 
 
+def test_those_that_failed_often_and_those_given_up_are_not_those_that_failed_once():
+    bench = Bench()
+    left = PullConfig(enabled=False)
+    bench.put(
+        project("once", failures=1),
+        project("twice", failures=2),
+        project("thrice", failures=3),
+        project("refused", paused="AUTH_FAILED", failures=1),
+        project("given up", paused="5 times in a row", failures=5),
+        replace(project("left", paused=f"{LEFT}no longer in team"), config=left),
+    )
+
+    def counted() -> tuple[float, ...]:
+        told = bench.values()
+        return tuple(
+            told[f"pull_{n}"] for n in ("consecutive_failures", "projects_demoted", "projects_paused")
+        )
+
+    assert counted() == (5, 2, 2)
+    bench.put(project("thrice"), project("refused"))
+    assert counted() == (3, 1, 1)
+    bench.figures.forget(RepoKey("given up"))
+    assert counted() == (2, 0, 0)
+
+
+def test_a_class_in_which_nothing_was_ever_synced_lags_since_it_was_made():
+    bench = Bench()
+    bench.put(project("a", created_at=T0 - 840), project("b", created_at=T0 - 40))
+    told = bench.values()
+    assert told['pull_lag_seconds{priority="normal"}'] == 440
+    assert told['pull_lag_worst_seconds{priority="normal"}'] == 840
+
+
 def test_what_is_sent_to_targets_is_bandwidth_as_well():
     bench = Bench()
     pushes = tuple(Pushed(TargetId(n), None, sent_bytes=500) for n in (1, 2))
     bench.figures.reported(replace(synced(1), pushes=pushes))
     assert bench.values()["pull_bandwidth_bytes"] == 1000 + 2 * 500
+
+
+def test_limit_and_load_are_shown():
+    bench = Bench()
+    told = bench.values()
+    assert told["pull_concurrent_limit"] == 8
+    assert [told[f'pull_source_load{{level="{level}"}}'] for level in ("high", "normal", "low")] == [0, 0, 0]
+    bench.load = Load(LoadLevel.HIGH, "cpu 93 %")
+    told = bench.values()
+    assert [told[f'pull_source_load{{level="{level}"}}'] for level in ("high", "normal", "low")] == [1, 0, 0]
+
+
+def test_lag_and_equality_are_told_by_class_and_no_project_is_a_label():
+    bench = Bench()
+    served = (Target(TargetId(1), "https://t/a", put=RefsDigest("d" * 64)),)
+    bench.put(
+        project("a", last_sync_at=T0 - 60, targets=served),
+        project("b", last_sync_at=T0 - 120, targets=(Target(TargetId(2), "https://t/b"),)),
+        replace(project("c", last_sync_at=T0 - 30), config=PullConfig(priority=Priority.CRITICAL)),
+    )
+    told = bench.values()
+    assert told['pull_projects_enabled{priority="normal"}'] == 2
+    assert told['pull_projects_with_targets{priority="normal"}'] == 2
+    assert told['pull_projects_verified_equal{priority="normal"}'] == 1
+    assert told['pull_verified_equal_ratio{priority="normal"}'] == 0.5
+    assert told['pull_verified_equal_ratio{priority="critical"}'] == 1.0
+    assert told['pull_lag_seconds{priority="normal"}'] == 90
+    assert told['pull_lag_worst_seconds{priority="normal"}'] == 120
+    assert told['pull_lag_worst_seconds{priority="critical"}'] == 30
+    assert told['pull_lag_seconds{priority="low"}'] == 0
+    bench.figures.took(ProjectRemoved(RepoKey("b")), PullDecision())
+    told = bench.values()
+    assert told['pull_verified_equal_ratio{priority="normal"}'] == 1.0
+    assert told['pull_lag_worst_seconds{priority="normal"}'] == 60

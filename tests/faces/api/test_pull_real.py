@@ -161,6 +161,17 @@ def test_a_source_that_is_gone_stops_the_project_until_it_is_reset(node, source,
     assert error["versions"].keys() == {"evermirror", "git", "system"}
     for query, count in (({}, 1), ({"type": "NOT_FOUND"}, 1), ({"type": "CONFLICT"}, 0), ({"to": MINUTE}, 0)):
         assert len(node.client.get("/api/pull/errors", params=query).json()["items"]) == count, query
+    tasks = node.client.get("/api/pull/tasks").json()["items"]
+    assert [tasks[0][name] for name in ("task_id", "project_key", "status")] == [
+        failed["task_id"], "devops/core", "failed"
+    ]  # fmt: skip
+    assert tasks == sorted(tasks, key=lambda task: -task["task_id"])
+    assert [task["status"] for task in node.client.get("/api/pull/tasks?status=failed").json()["items"]] == [
+        "failed"
+    ]
+    first = node.client.get("/api/pull/tasks?limit=1").json()
+    older = node.client.get(f"/api/pull/tasks?before={first['next_before']}").json()
+    assert (first["items"] + older["items"], older["next_before"]) == (tasks, None)
     statistics = node.client.get("/api/pull/errors/statistics?hours=24").json()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d - \d{4}-\d\d-\d\dT\d\d:\d\d", statistics["time_range"])
     assert statistics["total_errors"] == 1
@@ -353,6 +364,7 @@ def test_private_projects_and_writes_are_for_token_holders(node, source, target)
     for list_path in ("/api/pull/projects", "/api/pull/projects/failed", "/api/pull/errors"):
         assert node.client.get(list_path).json()["total"] == 0
     assert node.client.get("/api/pull/projects", headers=reader).json()["total"] == 1
+    assert node.client.get("/api/pull/tasks").status_code == 401
     newest = node.client.get("/api/pull/projects/devops/core/tasks", headers=reader).json()["items"][0]
     assert node.client.get(f"/api/pull/tasks/{newest['task_id']}").status_code == 404
     config = "/api/pull/projects/devops/core/config"

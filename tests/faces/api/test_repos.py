@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from evermirror.model.failure import FailureKind
 from evermirror.model.refs import Oid, RefSnapshot
+from evermirror.model.repo import RepoStatus
 
 URL = "https://github.com/o/r"
 KEY = "github.com/o/r"
@@ -56,8 +59,19 @@ async def test_the_overview_counts_and_shows_what_runs(client, api_service):
     assert overview["fresh_share"] == 0.0
     assert overview["running"][0] | {"started_at": ""} == {
         "key": KEY, "phase": "receiving", "percent": 40.0, "received_bytes": 1000, "started_at": "",
+        "worker": "w1",
     }  # fmt: skip
     assert overview["hosts"][0]["state"] == "waiting"
+
+
+async def test_the_fresh_share_is_of_those_that_can_be_fresh(client, api_service):
+    assert (await client.get("/api/overview")).json()["fresh_share"] is None
+    for status in RepoStatus:
+        key = f"github.com/o/{status.value}"
+        await api_service.add_url(f"https://{key}", None, actor="test")
+        api_service.repos[key] = replace(api_service.repos[key], status=status)
+    overview = (await client.get("/api/overview")).json()  # the fake's fresh ones are those that are active
+    assert (overview["total_repos"], overview["fresh_repos"], overview["fresh_share"]) == (7, 1, 0.25)
 
 
 async def test_private_repos_are_not_there_for_the_public(house, api_service):

@@ -30,18 +30,23 @@ async def test_additional_params_may_be_left_out_or_null(client):
 async def test_a_task_shows_the_fields_of_the_seed(client, api_service):
     task_id = (await client.post("/api/tasks", json={"git_url": URL})).json()["task_id"]
     task = (await client.get(f"/api/tasks/{task_id}")).json()
-    assert set(task) == {"task_id", "status", "progress", "result", "created_at", "updated_at"}
+    seed = {"task_id", "status", "progress", "result", "created_at", "updated_at"}
+    assert set(task) == seed | {"phase", "served"}
     assert task["task_id"] == task_id
-    assert (task["progress"], task["result"]) == (None, None)
+    assert (task["progress"], task["phase"], task["result"]) == (None, None, None)
     assert ISO.fullmatch(task["created_at"])
     assert ISO.fullmatch(task["updated_at"])
 
 
 async def test_a_running_task_shows_its_percentage(client, api_service):
     await client.post("/api/tasks", json={"git_url": URL})
-    await api_service.change_task(1, status=TaskStatus.RUNNING, progress_percent=49.7)
+    await api_service.change_task(
+        1, status=TaskStatus.RUNNING, progress_percent=49.7, progress_phase="receiving"
+    )
     task = (await client.get("/api/tasks/1")).json()
-    assert (task["status"], task["progress"]) == ("running", "50%")
+    assert (task["status"], task["progress"], task["phase"]) == ("running", "50%", "receiving")
+    await api_service.change_task(1, status=TaskStatus.SUCCESS)
+    assert (await client.get("/api/tasks/1")).json()["phase"] is None
 
 
 async def test_success_and_skipped_carry_their_result(client, api_service):
@@ -105,6 +110,9 @@ async def test_params_reach_the_service(client, api_service):
         ({"wait": -1}, "wait"),
         ({"wait": "30"}, "wait"),
         ({"wait": True}, "wait"),
+        ({"within": 3601}, "within"),
+        ({"within": -0.1}, "within"),
+        ({"within": "1h"}, "within"),
         ({"min_commit": "xyz"}, "min_commit"),
         ({"min_commit": "a" * 40 + "\n"}, "min_commit"),
         ({"force": "yes"}, "force"),
@@ -120,6 +128,43 @@ async def test_wrong_params_are_refused_by_name(client, api_service, params, whe
     assert problem["errors"][0]["where"] == f"body.additional_params.{where}"
     assert where in problem["detail"]
     assert not api_service.tasks
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "31536000",
+        "-1",
+        "-0.001",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        '"60"',
+        '"a year"',
+        "true",
+        "[]",
+        "{}",
+        "1e999",
+    ],
+)
+@pytest.mark.parametrize(("name", "most"), [("wait", 300), ("within", 3600)])
+async def test_a_time_that_is_none_is_refused_with_the_bound(client, api_service, wait, name, most):
+    body = f'{{"git_url": "{URL}", "additional_params": {{"{name}": {wait}}}}}'
+    answer = await client.post("/api/tasks", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert problem["errors"][0]["where"] == f"body.additional_params.{name}"
+    assert f"from 0 to {most}" in problem["detail"]
+    assert not api_service.tasks
+
+
+async def test_a_commit_is_looked_for_as_long_as_one_waits_or_says(client, api_service):
+    commit = "ab" * 20
+    asked = [{"wait": 0.01}, {"within": 90}, {"wait": 0.01, "within": 0}, {}]
+    for params in asked:
+        body = {"git_url": URL, "additional_params": {"min_commit": commit, **params}}
+        assert (await client.post("/api/tasks", json=body)).status_code == 200
+    assert api_service.within == [0.01, 90, 0, 0]
 
 
 async def test_an_invalid_url_is_422_and_changes_nothing(client, api_service):

@@ -232,6 +232,18 @@ def test_repos_are_listed_with_ages_and_filters(ask, api):
     assert "NETWORK_TIMEOUT: refused" in rows[2]
 
 
+def test_repos_are_filtered_and_ordered_by_the_server_and_show_what_the_order_goes_by(ask, api):
+    api.on("GET", "/api/git_urls", (200, {"items": [item(size_bytes=4711)], "next_cursor": None}))
+    asked = ["--priority", "high", "--worker", "w 1", "--failure", "AUTH_FAILED", "--sort", "-size"]
+    result = ask("repos", *asked)
+    assert result.returncode == 0, result.stderr
+    wanted = {"priority": ["high"], "worker": ["w 1"], "failure": ["AUTH_FAILED"], "sort": ["-size"]}
+    assert api.asked[0][2] == {**wanted, "limit": ["50"]}
+    heading, row = result.stdout.splitlines()
+    assert "bytes" in heading
+    assert "4711" in row
+
+
 def test_repos_all_follows_the_cursor_to_the_end(ask, api):
     pages = [(200, {"items": [item(f"h/{n}")], "next_cursor": c}) for n, c in ((1, "x"), (2, "y"), (3, None))]
     api.on("GET", "/api/git_urls", *pages)
@@ -312,6 +324,13 @@ def test_status_says_whether_everything_is_fresh_and_what_is_wrong(ask, api):
     for words in ("42 %", "1 running, 3 queued", "1 h ago", "max_gap cannot be kept", "429"):
         assert words in out
     assert json.loads(ask("status", "--json").stdout) == OVERVIEW
+
+
+def test_status_tells_the_share_that_the_server_counted(ask, api):
+    api.on("GET", "/api/overview", (200, {**OVERVIEW, "fresh_repos": 190, "fresh_share": 1.0}))
+    assert "190 (100.0%)" in ask("status").stdout
+    api.on("GET", "/api/overview", (200, {**OVERVIEW, "fresh_repos": 0, "fresh_share": None}))
+    assert "(" not in next(line for line in ask("status").stdout.splitlines() if "fresh" in line)
 
 
 def test_status_of_a_repo_shows_plan_and_last_error(ask, api):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import threading
 
 import pytest
 
@@ -88,8 +90,42 @@ def test_sync_and_wait_prints_the_refs_that_moved(cli, repo, key):
     assert f"{key}: 2 refs moved" in done.stdout
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["refs/heads/main", old[:12], new[:12]] in lines
-    assert ["refs/heads/feature/a", "–", new[:12]] in lines
+    assert ["refs/heads/feature/a", "–", new[:12], "new"] in lines
+    assert re.search(r"2 refs moved \(1 commit, \d+B, in [\d.]+ m?s, by \S+\)", lines_of_one(done.stdout))
     assert "nothing had changed" in cli("sync", repo.url, "--wait").stdout
+
+
+def lines_of_one(text):
+    """As one line: a narrow screen breaks long ones."""
+    return " ".join(text.split())
+
+
+def test_sync_marks_refs_that_were_rewritten_and_deleted(cli, repo, key):
+    repo.branch("gone")
+    cli("sync", key, "--wait", "30")
+    repo.delete_branch("gone")
+    tip = repo.force_push()
+    lines = [line.split() for line in cli("sync", key, "--wait", "30").stdout.splitlines()]
+    (main,) = [line for line in lines if line and line[0] == "refs/heads/main"]
+    assert main[2:] == [tip[:12], "rewritten"]
+    (gone,) = [line for line in lines if line and line[0] == "refs/heads/gone"]
+    assert gone[2:] == ["–", "deleted"]
+
+
+def test_sync_waits_for_a_commit_that_is_not_there_yet(cli, repo, key):
+    repo.branch("later")
+    coming = repo.commit(branch="later")
+    repo.delete_branch("later")
+    done = cli("sync", key, "--wait", "2s", "--min-commit", coming, code=1)
+    assert "NOT_FOUND" in done.stderr
+    assert f"do not contain commit {coming}" in lines_of_one(done.stderr)
+    pushing = threading.Timer(1.5, repo.git, ("branch", "later", coming))
+    pushing.start()
+    done = cli("sync", key, "--wait", "30", "--min-commit", coming.upper(), "--priority", "critical")
+    pushing.join()
+    assert ["refs/heads/later", "–", coming[:12], "new"] in [
+        line.split() for line in done.stdout.splitlines()
+    ]
 
 
 def test_sync_in_json_is_the_whole_task(cli, repo, key):

@@ -21,8 +21,12 @@ from evermirror.model.access import Role
 from evermirror.model.relay import NodeId, Pass
 from evermirror.nodes.http_server import serving
 from tests.faces.api.fake import FakeCoordinator, FakeTokens
+from tests.faces.api.fake_alerts import FakeAlerts
 from tests.faces.api.fake_fleet import FakeFleet
 from tests.faces.api.fake_pull import FakePull
+
+FIRST_BYTE_S = 10.0  # an answer that comes has begun by then, however busy the machine is
+RESTS_S = 1.0  # without more of it, it is over
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Pair:
     settings: ApiSettings = field(default_factory=ApiSettings)
     pass_on: PassOnSettings = field(default_factory=PassOnSettings)
     pull: FakePull = field(default_factory=FakePull)
+    alerts: FakeAlerts = field(default_factory=FakeAlerts)
     names: tuple[str, ...] = ()
     seen: list[Seen] = field(default_factory=list)
     app: object = None
@@ -75,6 +80,7 @@ class Pair:
             FakeFleet(),
             lambda sealed: self.read.read_pass(sealed, time.time()),
             self.pull,
+            alert_service=self.alerts,
         )
 
     async def __call__(self, scope, receive, send):
@@ -132,9 +138,10 @@ class Pair:
         writer.write(data)
         got = b""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(FIRST_BYTE_S) as bound:
                 while part := await reader.read(65536):
                     got += part
+                    bound.reschedule(asyncio.get_running_loop().time() + RESTS_S)
         writer.close()
         return got
 

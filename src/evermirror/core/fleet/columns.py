@@ -57,6 +57,13 @@ class Cells:
     c_next: memoryview
 
 
+def put_few(column: NDArray[_Kind], at: NDArray[np.int32], values: NDArray[_Kind]) -> None:
+    """As ``column[at] = values``, where nearly all are 0: what is 0 already is not written, and takes no
+    memory."""
+    other = np.flatnonzero(column[at] != values)
+    column[at[other]] = values[other]
+
+
 def wider(column: NDArray[_Kind], needed: int) -> NDArray[_Kind]:
     """The same values with room for ``needed``. Room that was never written to takes no memory yet."""
     grown = np.zeros(max(needed, int(len(column) * GROWTH), CAPACITY_MIN), column.dtype)

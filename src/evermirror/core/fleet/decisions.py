@@ -6,7 +6,7 @@ actions only: each follows again from what was written (see machine.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -207,12 +207,14 @@ class AlertKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Raised, or, with ``over``, cleared. ``about`` tells alerts of one kind apart."""
+    """Raised, or, with ``over``, cleared. ``about`` tells alerts of one kind apart; ``facts`` are what is in
+    the text, for other languages."""
 
     kind: AlertKind
     about: str
     text: str
     over: bool = False
+    facts: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

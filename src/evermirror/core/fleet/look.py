@@ -35,6 +35,13 @@ def repo_view(table: FleetTable, handover: Handover, key: RepoKey) -> RepoView |
     )
 
 
+def primary_of(table: FleetTable, handover: Handover, key: RepoKey) -> WorkerId | None:
+    """Who looks at it for all, without the rest of ``repo_view``; None where nobody does or knows it."""
+    row = table.row_of(key)
+    primary = handover.primary_of(handover.allowed(row, table.copies_of(row))) if row >= 0 else -1
+    return None if primary < 0 else WorkerId(table.one.c_worker[primary])
+
+
 def speaks_for(table: FleetTable, crew: Crew, handover: Handover, key: RepoKey, worker: WorkerId) -> bool:
     """Whether what the worker reports of the repo counts: it was given it, and may know of it. That it
     claims to hold what nobody placed there is no reason to believe it."""

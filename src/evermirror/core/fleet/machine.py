@@ -66,9 +66,11 @@ from evermirror.core.fleet.handover import PLANNED, UNTOLD, Handover
 from evermirror.core.fleet.inbox import Inbox
 from evermirror.core.fleet.leases import Leases
 from evermirror.core.fleet.leasing import Leasing
+from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.listing import Listing
-from evermirror.core.fleet.look import losing, repo_view, speaks_for, totals, worker_views
+from evermirror.core.fleet.look import losing, primary_of, repo_view, speaks_for, totals, worker_views
 from evermirror.core.fleet.membership import Membership
+from evermirror.core.fleet.moves import Moves, moves
 from evermirror.core.fleet.pace import Pace
 from evermirror.core.fleet.placing import BARRED, Placing
 from evermirror.core.fleet.rates import FleetRates
@@ -207,6 +209,14 @@ class FleetMachine:
     def repo(self, key: RepoKey) -> RepoView | None:
         return repo_view(self._table, self._handover, key)
 
+    @property
+    def lost(self) -> LettersLost | None:
+        """Why this machine is of no use any more: an event may be half taken in. None while all is well."""
+        return self._table.lost
+
+    def primary_of(self, key: RepoKey) -> WorkerId | None:
+        return primary_of(self._table, self._handover, key)
+
     def speaks_for(self, key: RepoKey, worker: WorkerId) -> bool:
         return speaks_for(self._table, self._crew, self._handover, key, worker)
 
@@ -232,6 +242,10 @@ class FleetMachine:
     def losing(self, worker: WorkerId) -> Losing:
         """What would follow if this worker were gone."""
         return losing(self._table, self._crew, worker)
+
+    def moves(self, limit: int, *, public: bool) -> Moves:
+        """Repos with a copy that comes or goes."""
+        return moves(self._table, limit, public=public)
 
     def explain(self, key: RepoKey) -> tuple[str, ...]:
         """Why a repo is where it is, in plain lines."""

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from evermirror.core.fleet.attendance import Attendance
 from evermirror.core.fleet.copies import UNWANTED, Reason
@@ -145,7 +145,7 @@ class Membership:
     def quarantine(self, worker: WorkerId, reason: str, now_s: float, draft: Draft) -> None:
         member = self._relieve(worker, Duty.QUARANTINED, now_s, draft, Reason.LOST)
         if member is not None:
-            draft.act(_quarantine_alert(member, f"is quarantined: {reason}"))
+            draft.act(_quarantine_alert(member, f"is quarantined: {reason}", facts={"reason": reason}))
 
     def _relieve(
         self, worker: WorkerId, duty: Duty, now_s: float, draft: Draft, why: Reason
@@ -199,12 +199,14 @@ def tell_strays(member: Member, draft: Draft) -> None:
     member.strays_shown = member.strays > 0
     if member.strays:
         text = f"worker {name} holds {member.strays} repos that the catalog never had; they are left alone"
-        draft.act(Alert(AlertKind.STRAY, name, text))
+        draft.act(Alert(AlertKind.STRAY, name, text, facts={"count": str(member.strays)}))
     elif known:
         text = f"worker {name} no longer holds repos that the catalog never had"
         draft.act(Alert(AlertKind.STRAY, name, text, over=True))
 
 
-def _quarantine_alert(member: Member, text: str, *, over: bool = False) -> Alert:
+def _quarantine_alert(
+    member: Member, text: str, *, over: bool = False, facts: Mapping[str, str] | None = None
+) -> Alert:
     name = member.record.facts.name
-    return Alert(AlertKind.QUARANTINE, name, f"worker {name} {text}", over)
+    return Alert(AlertKind.QUARANTINE, name, f"worker {name} {text}", over, facts or {})

@@ -192,4 +192,5 @@ class Placing:
             return
         self._no_room_told = waiting > 0
         text = f"{waiting} repos wait: no worker can take them" if waiting else "every repo has room"
-        draft.act(Alert(AlertKind.NO_ROOM, "fleet", text, over=not waiting))
+        facts = {"count": str(waiting)}
+        draft.act(Alert(AlertKind.NO_ROOM, "fleet", text, over=not waiting, facts=facts))

@@ -63,15 +63,15 @@ class Reconciler:
         member.told.clear()
 
     def _is_held(self, row: int, member: Member, held: HeldCopy, now_s: float, draft: Draft) -> None:
-        table = self._table
-        c = table.find_copy(row, member.id)
+        one = self._table.one
+        c = self._table.find_copy(row, member.id)
         if c < 0:
             c = self._found(row, member, now_s, draft)
-        elif table.c_state[c] != HELD:
-            table.c_state[c] = HELD
+        elif one.c_state[c] != HELD:
+            one.c_state[c] = HELD
             draft.copy_changed(row, member.id)
-        table.c_digest[c] = held.digest
-        table.c_verified[c] = int(held.verified_s)
+        one.c_digest[c] = held.digest
+        one.c_verified[c] = int(held.verified_s)
 
     def _is_missing(self, row: int, c: int, draft: Draft) -> None:
         if self._table.c_rank[c] == UNWANTED:

@@ -12,8 +12,10 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from evermirror.core.fleet.columns import put_few
 from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState
 from evermirror.core.fleet.decisions import CopyRow
+from evermirror.core.fleet.letters import Letters
 from evermirror.core.fleet.table import PINNED, FleetTable
 from evermirror.model.worker import WorkerId
 
@@ -27,9 +29,17 @@ class Tables:
 
     __slots__ = ("_is_known", "pins", "table")
 
-    def __init__(self, workers: Iterable[WorkerId] = (), *, rows: int = 0, copies: int = 0) -> None:
-        """Copies on other ``workers`` do not count. Room for so many rows and copies is made at once."""
-        self.table = FleetTable()
+    def __init__(
+        self,
+        workers: Iterable[WorkerId] = (),
+        *,
+        rows: int = 0,
+        copies: int = 0,
+        letters: Letters | None = None,
+    ) -> None:
+        """Copies on other ``workers`` do not count. Room for so many rows and copies is made at once;
+        ``letters``: where those of the keys are kept."""
+        self.table = FleetTable(letters)
         self.table.reserve(rows, copies)
         self.pins: dict[int, tuple[str, ...]] = {}
         self._is_known = np.zeros(NOBODY + 1, np.bool_)
@@ -48,7 +58,7 @@ class Tables:
     ) -> NDArray[np.int32]:
         """Their rows; ``pins`` are by place, of the few that have some."""
         rows = self.table.put_repos(keys, trusted_only, np.ones(len(keys), np.uint8))
-        self.table.salt[rows] = salts
+        put_few(self.table.salt, rows, salts)
         for place, names in pins.items():
             row = int(rows[place])
             self.pins[row] = names

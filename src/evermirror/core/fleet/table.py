@@ -26,9 +26,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evermirror.core.fleet.columns import CAPACITY_MIN, COPY_COLUMNS, REPO_COLUMNS, Cells, Kinds, wider
+from evermirror.core.fleet.columns import (
+    CAPACITY_MIN,
+    COPY_COLUMNS,
+    REPO_COLUMNS,
+    Cells,
+    Kinds,
+    put_few,
+    wider,
+)
 from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
 from evermirror.core.fleet.keyindex import BATCH, KeyIndex
+from evermirror.core.fleet.letters import Letters, LettersLost
 from evermirror.model.repo import RepoKey
 
 __all__ = [
@@ -80,10 +89,11 @@ class FleetTable:
     c_since: NDArray[np.uint32]  # UTC seconds, of its state
     c_next: NDArray[np.int32]  # copy of the same repo
 
-    def __init__(self) -> None:
+    def __init__(self, letters: Letters | None = None) -> None:
+        """``letters``: where those of the keys are kept; in memory where nothing is said."""
         self.one = Cells()
         self.copies = 0
-        self._keys = KeyIndex()
+        self._keys = KeyIndex(letters)
         self._listed = 0
         self._free = array("i")  # numbers of dropped copies
         for name, kind in (REPO_COLUMNS | COPY_COLUMNS).items():
@@ -168,6 +178,11 @@ class FleetTable:
     def keys_of(self, rows: Sequence[int] | NDArray[np.int32]) -> list[RepoKey]:
         return self._keys.keys_of(np.asarray(rows, np.int32))
 
+    @property
+    def lost(self) -> LettersLost | None:
+        """Why its keys can no longer be told, where that is so."""
+        return self._keys.lost
+
     def heads_of(self, rows: NDArray[np.int32], most: int) -> NDArray[np.uint8]:
         """The first letters of their keys; zeros behind the end of a shorter one."""
         return self._keys.heads_of(rows, most)
@@ -240,9 +255,9 @@ class FleetTable:
         new = self._take_copies(len(rows))
         self.c_row[new] = rows
         self.c_worker[new] = workers
-        self.c_rank[new] = ranks
+        put_few(self.c_rank, new, ranks)
         self.c_state[new] = state
-        self.c_reason[new] = reasons
+        put_few(self.c_reason, new, reasons)
         again = new[new < ever]
         self.c_primary[again] = 0
         self.c_digest[again] = 0

@@ -33,6 +33,10 @@ class Witnesses:
         """How many repos it holds, as far as it told."""
         return len(self._of[node]) if node in self._of else 0
 
+    def digest(self, node: NodeId, key: RepoKey) -> int:
+        """The beginning of the digest of what it holds of a repo, as it told last; 0: nothing."""
+        return self._of[node].digest_of(key) if node in self._of else 0
+
     def has(self, node: NodeId, copies: Sequence[HeldCopy]) -> Iterator[Told]:
         """Copies of an unknown digest witness nothing."""
         holdings = self._of.setdefault(node, _Holdings())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evermirror.core.pull.events import OpenTask, PullAlert, PullDecision, StartTask
+from evermirror.core.pull.events import OpenTask, PullDecision, StartTask
+from evermirror.model.alert import Alert
 from evermirror.model.pull import Project
 from evermirror.model.repo import RepoKey
 
@@ -20,7 +21,7 @@ class Draft:
         self._opens: list[OpenTask] = []
         self._saves: dict[RepoKey, Project] = {}
         self._starts: list[StartTask] = []
-        self._alerts: list[PullAlert] = []
+        self._alerts: list[Alert] = []
         self._logs: list[str] = []
 
     def save(self, project: Project) -> None:
@@ -34,7 +35,7 @@ class Draft:
     def start(self, start: StartTask) -> None:
         self._starts.append(start)
 
-    def alert(self, alerts: Iterable[PullAlert]) -> None:
+    def alert(self, alerts: Iterable[Alert]) -> None:
         self._alerts += alerts
 
     def log(self, line: str | None) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from evermirror.model.alert import Alert
 from evermirror.model.failure import Failure
-from evermirror.model.pull import Level, Load, Project, Strategy
+from evermirror.model.pull import Load, Project, Strategy
 from evermirror.model.push import Pushed, PushTo
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskId, TaskStatus, Trigger
@@ -148,22 +149,11 @@ class StartTask:
 
 
 @dataclass(frozen=True, slots=True)
-class PullAlert:
-    """Something a person should know; ``over``: no longer so. ``about`` is the project, target or host."""
-
-    kind: str  # "project-failing", "-paused", "target-paused", "-conflict", "-credential", "source-weather"
-    about: str
-    text: str
-    over: bool = False
-    level: Level = Level.WARNING
-
-
-@dataclass(frozen=True, slots=True)
 class PullDecision:
     """First all saves and opens in the store, then the rest."""
 
     opens: tuple[OpenTask, ...] = ()
     saves: tuple[Project, ...] = ()
     starts: tuple[StartTask, ...] = ()
-    alerts: tuple[PullAlert, ...] = ()
+    alerts: tuple[Alert, ...] = ()
     logs: tuple[str, ...] = ()  # changes of the limit, and why

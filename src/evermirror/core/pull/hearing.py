@@ -8,6 +8,7 @@
 | AUTH_FAILED, NOT_FOUND, a guard that held  | answers                              | its look       |
 | NETWORK_TIMEOUT of the project alone       | nothing is known                     | a failed poll  |
 | DISK_FULL, UNKNOWN                         | nothing is known                     | its look       |
+| our own trouble: a credential lacks here   | was not asked                        | nothing        |
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from evermirror.core.pull.draft import Draft
-from evermirror.core.pull.events import PullAlert, TaskEnded
+from evermirror.core.pull.events import TaskEnded
 from evermirror.core.pull.outcome import words
 from evermirror.core.pull.pace import Pace
 from evermirror.core.pull.retry import is_weather
 from evermirror.core.pull.sources import Sources
+from evermirror.model.alert import Alert
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.repo import Host, RepoKey
 from evermirror.model.task import TaskStatus
@@ -43,7 +45,12 @@ def judged(
     """With what all workers together know of the host: what counted for the one that told it may be
     everybody's there. Also whose failures before were, and how many."""
     failure = _of_source(event)
-    if failure is None or failure.kind is not FailureKind.NETWORK_TIMEOUT or not event.counted:
+    if (
+        failure is None
+        or failure.kind is not FailureKind.NETWORK_TIMEOUT
+        or not event.counted
+        or failure.ours
+    ):
         return event, {}
     excused = sources.timed_out(host, event.key, now)
     return (event, {}) if excused is None else (replace(event, counted=False), excused)
@@ -51,12 +58,17 @@ def judged(
 
 def hear(host: Host, event: TaskEnded, now: float, sources: Sources, pace: Pace, draft: Draft) -> None:
     failure = _of_source(event)
+    if failure is not None and failure.ours:
+        return
     answers = failure is None or failure.kind in _ANSWERS
     if failure is not None and is_weather(failure.kind, counted=event.counted):
         asked = failure.kind is FailureKind.RATE_LIMITED
         if sources.failed(host, now, asked=asked, retry_after_s=failure.retry_after_s):
-            text = f"{host} fails for all its projects: {words(failure)}"
-            draft.alert([PullAlert("source-weather", host, text)])
+            reason = words(failure)
+            ours = failure.kind is FailureKind.NETWORK_TIMEOUT  # perhaps: so look all hosts then
+            who = f"{host}, or our own network," if ours else host
+            text = f"{who} fails for all its projects: {reason}"
+            draft.alert([Alert("source-weather", host, text, facts={"reason": reason})])
     elif answers and sources.succeeded(host, pace.allowance(now).limit, now):
         draft.alert([weather_over(host, "answers again")])
     if failure is not None and failure.kind in _TELLS_LOAD:
@@ -69,5 +81,5 @@ def _of_source(event: TaskEnded) -> Failure | None:
     return event.failure if event.status is TaskStatus.FAILED and not event.pushes else None
 
 
-def weather_over(host: Host, why: str) -> PullAlert:
-    return PullAlert("source-weather", host, f"{host} {why}", over=True)
+def weather_over(host: Host, why: str) -> Alert:
+    return Alert("source-weather", host, f"{host} {why}", over=True)

@@ -18,6 +18,8 @@ from evermirror.model.push import TargetId
 from evermirror.model.repo import Priority, RepoRecord
 
 NEW_TARGET = TargetId(0)  # until the store gives it its number
+SOURCE_SAYS = "its source says "  # begins the reason of a pause by a source that is gone, or keeps us out
+LEFT = "discovery: "  # begins the reason of a pause that is a discovery's word, and no trouble
 
 
 class Setting(Enum):
@@ -145,6 +147,29 @@ def enabled(project: Project, now: float) -> Project:
 def disabled(project: Project) -> Project:
     """By a person's word, and not by itself."""
     return replace(project, config=replace(project.config, enabled=False), paused="")
+
+
+def left(project: Project, why: str) -> Project:
+    """Paused by a discovery, which no longer finds it; what a person or other trouble disabled stays as it
+    is. A sync may have met its absence first: that pause is the discovery's from now on."""
+    if not project.config.enabled and not is_kept_out(project):
+        return project
+    return replace(project, config=replace(project.config, enabled=False), paused=LEFT + why)
+
+
+def has_left(project: Project) -> bool:
+    """Whether a discovery paused it, and nobody said anything since."""
+    return not project.config.enabled and project.paused.startswith(LEFT)
+
+
+def is_kept_out(project: Project) -> bool:
+    """Whether its source paused it: it is not there, or not for us."""
+    return not project.config.enabled and project.paused.startswith(SOURCE_SAYS)
+
+
+def is_wanted(project: Project) -> bool:
+    """Whether somebody waits for it: it is synced, or would be, had trouble not paused it."""
+    return project.config.enabled or (bool(project.paused) and not has_left(project))
 
 
 def forgiven(target: Target) -> Target:

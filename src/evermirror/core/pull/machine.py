@@ -61,6 +61,7 @@ from evermirror.core.pull.hearing import hear, judged, weather_over
 from evermirror.core.pull.outcome import Moment, alerts_between, conclude, excuse, unremarkable
 from evermirror.core.pull.pace import Pace
 from evermirror.core.pull.queue import DueQueue
+from evermirror.core.pull.reasoning import Grounds, plan_of
 from evermirror.core.pull.retry import longest_wait_s
 from evermirror.core.pull.roll import Roll
 from evermirror.core.pull.settings import PullSettings
@@ -70,6 +71,7 @@ from evermirror.core.pull.strategy import ALL
 from evermirror.core.pull.stretched import Stretched
 from evermirror.core.pull.tracked import AT_ONCE, OpenOne, Tracked, due_at
 from evermirror.core.pull.views import PullView
+from evermirror.model.plan import PollPlan
 from evermirror.model.pull import MINUTE, Project, Strategy
 from evermirror.model.repo import Host, RepoKey
 from evermirror.model.task import TaskId, Trigger
@@ -112,6 +114,12 @@ class PullMachine(Roll):
             self._sources.closed(now),
             len(self._tracked),
         )
+
+    def plan(self, key: RepoKey, now: float) -> PollPlan | None:
+        """When it is pulled next, and why then; None: no project."""
+        tracked = self._tracked.get(key)
+        grounds = Grounds(self.settings, self._pace, self._sources, self._stretched, len(self._busy), now)
+        return plan_of(tracked, grounds) if tracked is not None else None
 
     def next_wake(self, now: float) -> float | None:
         """When to say ``Woke`` if nothing happens before; None: time alone changes nothing."""

@@ -18,16 +18,18 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
-from evermirror.core.pull.events import PullAlert, TaskEnded
+from evermirror.core.pull.events import TaskEnded
+from evermirror.core.pull.layers import SOURCE_SAYS, has_left, is_wanted
 from evermirror.core.pull.retry import SOURCE_RULES, TARGET_RULES, Then, is_weather, retry_delay_s
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.pull.silence import Silence
+from evermirror.model.alert import Alert, Level
 from evermirror.model.failure import CREDENTIAL, OURS, Failure, FailureKind
-from evermirror.model.pull import Level, Project, Target
+from evermirror.model.pull import Project, Target
 from evermirror.model.push import Pushed, PushTo, TargetId
 from evermirror.model.task import TaskStatus
 
@@ -86,7 +88,8 @@ def excuse(project: Project, settings: PullSettings, count: int = 1) -> Project:
     """Its latest failures were its host's: as if they had not been."""
     failures = max(project.failures - count, 0)
     by_targets = project.targets and all(target.paused for target in project.targets)
-    if project.paused and not by_targets and failures < settings.pause_after:
+    ours = project.paused and not has_left(project)
+    if ours and not by_targets and failures < settings.pause_after:
         project = replace(project, paused="", config=replace(project.config, enabled=True))
     return replace(project, failures=failures)
 
@@ -129,7 +132,7 @@ def _gone(project: Project, failure: Failure, moment: Moment, settings: PullSett
     """Its source is gone, or does not let us in."""
     if project.targets or project.source_credential:
         project = replace(project, failures=project.failures + 1)
-        return _pause(project, f"its source says {words(failure)}")
+        return _pause(project, f"{SOURCE_SAYS}{words(failure)}")
     return replace(
         project,
         failures=min(project.failures + 1, settings.pause_after - 1),
@@ -255,55 +258,81 @@ def unremarkable(project: Project) -> Project:
     return replace(project, failures=0, paused="", targets=())
 
 
-def alerts_between(before: Project, after: Project, settings: PullSettings) -> Iterator[PullAlert]:
+def standing_alerts(projects: Iterable[Project], settings: PullSettings) -> Iterator[Alert]:
+    """All that follow from how these are."""
+    for project in projects:
+        if project.failures or project.paused or any(map(is_noted, project.targets)):
+            yield from alerts_between(unremarkable(project), project, settings)
+
+
+def alerts_between(before: Project, after: Project, settings: PullSettings) -> Iterator[Alert]:
     """What is different for those who watch; one that has another name is told of anew."""
     if before.name != after.name:
         for alert in alerts_between(before, unremarkable(before), settings):
             yield replace(alert, text=f"{before.name} is called {after.name} now")
         before = unremarkable(after)
     name = after.name
-    failing = (before.failures >= settings.demote_after, after.failures >= settings.demote_after)
+    failing = (_is_failing(before, settings), _is_failing(after, settings))
     if failing == (False, True):
-        told = f": {words(after.last_failure)}" if after.last_failure is not None else ""
-        yield PullAlert("project-failing", name, f"{name} failed {after.failures} times in a row{told}")
+        text = f"{name} failed {after.failures} times in a row"
+        facts = {"project": name, "failures": str(after.failures)}
+        if after.last_failure is not None:
+            facts["reason"] = words(after.last_failure)
+            text += f": {facts['reason']}"
+        yield Alert("project-failing", name, text, facts=facts)
     elif failing == (True, False):
-        yield PullAlert("project-failing", name, f"{name} no longer fails", over=True)
-    if after.paused and not before.paused:
+        over = "no longer fails" if is_wanted(after) else "is disabled"
+        yield Alert("project-failing", name, f"{name} {over}", over=True)
+    in_trouble = (before.paused and not has_left(before), after.paused and not has_left(after))
+    if in_trouble[1] and not in_trouble[0]:
         text = f"{name} is paused until a person resets it: {after.paused}"
-        yield PullAlert("project-paused", name, text, level=Level.ERROR)
-    elif before.paused and not after.paused:
-        yield PullAlert("project-paused", name, f"{name} is no longer paused", over=True)
+        facts = {"project": name, "reason": after.paused}
+        yield Alert("project-paused", name, text, level=Level.ERROR, facts=facts)
+    elif in_trouble[0] and not in_trouble[1]:
+        yield Alert("project-paused", name, f"{name} is no longer paused", over=True)
     yield from _target_alerts(before, after)
 
 
-def _target_alerts(before: Project, after: Project) -> Iterator[PullAlert]:
+def _is_failing(project: Project, settings: PullSettings) -> bool:
+    return project.failures >= settings.demote_after and is_wanted(project)
+
+
+def _target_alerts(before: Project, after: Project) -> Iterator[Alert]:
     known = {target.id: target for target in before.targets}
     for target in after.targets:
         was = known.pop(target.id, None)
         about = f"{after.name} → {target.url}"
         if target.paused and not (was and was.paused):
             text = f"{target.url} is paused: {target.paused}"
-            yield PullAlert("target-paused", about, text, level=Level.ERROR)
+            facts = {"target": target.url, "reason": target.paused}
+            yield Alert("target-paused", about, text, level=Level.ERROR, facts=facts)
         elif was and was.paused and not target.paused:
-            yield PullAlert("target-paused", about, f"{target.url} is no longer paused", over=True)
+            yield Alert("target-paused", about, f"{target.url} is no longer paused", over=True)
         if _in_conflict(target) and not (was and _in_conflict(was)) and target.last_failure is not None:
-            text = f"a person is needed at {target.url}: {words(target.last_failure)}"
-            yield PullAlert("target-conflict", about, text)
+            facts = {"target": target.url, "reason": words(target.last_failure)}
+            text = f"a person is needed at {target.url}: {facts['reason']}"
+            yield Alert("target-conflict", about, text, facts=facts)
         elif was and _in_conflict(was) and not _in_conflict(target):
-            yield PullAlert("target-conflict", about, f"{target.url} has no conflict any more", over=True)
+            yield Alert("target-conflict", about, f"{target.url} has no conflict any more", over=True)
         if _is_locked_out(target) and not (was and _is_locked_out(was)) and target.last_failure is not None:
-            text = f"a worker cannot sign in at {target.url}: {words(target.last_failure)}"
-            yield PullAlert("target-credential", about, text)
+            facts = {"target": target.url, "reason": words(target.last_failure)}
+            text = f"a worker cannot sign in at {target.url}: {facts['reason']}"
+            yield Alert("target-credential", about, text, facts=facts)
         elif was and _is_locked_out(was) and not _is_locked_out(target):
-            yield PullAlert("target-credential", about, f"nobody is kept out of {target.url}", over=True)
+            yield Alert("target-credential", about, f"nobody is kept out of {target.url}", over=True)
     for target in known.values():
         about = f"{after.name} → {target.url}"
         if target.paused:
-            yield PullAlert("target-paused", about, f"{target.url} is no longer a target", over=True)
+            yield Alert("target-paused", about, f"{target.url} is no longer a target", over=True)
         if _in_conflict(target):
-            yield PullAlert("target-conflict", about, f"{target.url} is no longer a target", over=True)
+            yield Alert("target-conflict", about, f"{target.url} is no longer a target", over=True)
         if _is_locked_out(target):
-            yield PullAlert("target-credential", about, f"{target.url} is no longer a target", over=True)
+            yield Alert("target-credential", about, f"{target.url} is no longer a target", over=True)
+
+
+def is_noted(target: Target) -> bool:
+    """Whether an alert stands about it."""
+    return bool(target.paused) or (target.failures > 0 and (_in_conflict(target) or _is_locked_out(target)))
 
 
 def _in_conflict(target: Target) -> bool:

@@ -36,6 +36,11 @@ class Stretched:
     def forget(self, key: RepoKey) -> None:
         self._times.pop(key, None)
 
+    def holds(self, project: Project) -> bool:
+        """Whether its ``next_sync_at`` is such an interval after what came before."""
+        times = self._times.get(project.key)
+        return times is not None and times.stretched == project.next_sync_at
+
     def all(self) -> tuple[RepoKey, ...]:
         return tuple(self._times)
 

@@ -109,7 +109,8 @@ def known_put(
     """What we last put there, and whether this is like a first push, in which our history may answer for it.
 
     ``recorded`` is our own file's word, ``told`` the coordinator's: another worker may have pushed meanwhile.
-    Where the refs there, or those of them that the mirror has, are what was put last, they are ours."""
+    Where the refs there, or those of them that the mirror has, are what was put last, they are ours; what our
+    file has besides we may have put in a push that nobody was told of."""
     last = recorded if recorded is not None else LastPut()
     if told is None:
         return last, recorded is None
@@ -118,8 +119,17 @@ def known_put(
     there = public_refs(target)
     for refs in (there, {name: oid for name, oid in there.items() if name in mirror}):
         if put_digest(refs) == told:
-            return LastPut(refs, last.pending, last.refused), False
+            return LastPut(refs, _besides(refs, last, there), last.refused), False
     return last, True
+
+
+def _besides(refs: Mapping[str, Oid], last: LastPut, there: Mapping[str, Oid]) -> dict[str, tuple[Oid, ...]]:
+    """What may be ours in addition to ``refs``: it is there as our file has it."""
+    pending = dict(last.pending)
+    for name, oid in last.refs.items():
+        if name not in refs and there.get(name) == oid and oid not in pending.get(name, ()):
+            pending[name] = (*pending.get(name, ()), oid)
+    return pending
 
 
 def to_be_judged(

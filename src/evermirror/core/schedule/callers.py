@@ -9,6 +9,7 @@ Rules
 - A request for a repo whose poll has not begun joins those who wait for it.
 - One that comes while the poll or sync runs waits for a run of its own: the running one may have looked too
   early.
+- One who asked before the repo was assigned may join a first clone that began since (``join``).
 - A poll that begins again at another address takes those along who came meanwhile.
 - So there is at most one running and one queued round per repo, each with any number of callers, up to a
   bound.
@@ -64,6 +65,16 @@ class Callers:
         if len(queued) >= CALLERS_MAX:
             return Asked.REFUSED
         queued[task_id] = None
+        return Asked.MERGED
+
+    def join(self, key: RepoKey, task_id: TaskId) -> Asked:
+        """A caller for whom the run that is under way has certainly not looked too early."""
+        running = self._running.get(key, {})
+        if task_id in running or task_id in self._queued.get(key, ()):
+            return Asked.KNOWN
+        if len(running) >= CALLERS_MAX:
+            return Asked.REFUSED
+        self._running[key] = running | {task_id: None}
         return Asked.MERGED
 
     def started(self, key: RepoKey) -> tuple[TaskId, ...]:

@@ -8,9 +8,14 @@ Two ways to be scheduled, and every policy chooses one per repo:
 
 | policy     | stride                                                    | interval                        |
 |------------|-----------------------------------------------------------|---------------------------------|
-| `adaptive` | (1 + failures) / sqrt(weight * intensity), capped         | only where set on the repo      |
+| `adaptive` | (1 + failures) / sqrt(weight * expected), capped          | only where set on the repo      |
 | `cbrt-age` | cbrt(age of last commit) / sqrt(weight), not capped       | only where set on the repo      |
 | `fixed`    | -                                                         | the repo's, else its class's    |
+
+`expected` is what outlook.py says of the gap that the intensity now would come to. A stride is a place in a
+queue, so that takes the pace: how long a stride of 1 lasts. Where nobody knows it, the intensity counts.
+
+A repo whose hooks have proved reliable is told of by them: its stride, capped, is HOOKED_RARER times as long.
 """
 
 from __future__ import annotations
@@ -21,12 +26,15 @@ from types import MappingProxyType
 from typing import Protocol
 
 from evermirror.core.schedule.intensity import intensity
+from evermirror.core.schedule.outlook import expected
 from evermirror.errors import UsageError
 from evermirror.model.activity import Activity
 from evermirror.model.repo import Priority, RepoSpec
 
 # Under `adaptive` no repo waits longer than this many times the average gap, however silent it is.
 GAP_CAP = 10.0
+# A repo whose hooks are reliable is polled this many times less: only to notice that they fell silent.
+HOOKED_RARER = 8.0
 # The seeds' step for a repo without a usable commit time: as if its last commit were 30 days (s) old.
 STEP_SECONDS = 2_592_000.0
 # What a class is polled at under `fixed` where the repo itself has no interval (s).
@@ -43,8 +51,12 @@ class Policy(Protocol):
 
     gap_cap: float | None  # largest stride as a multiple of the average one; None: not capped
 
-    def stride(self, weight: float, failures: int, activity: Activity, now: float) -> float:
-        """How much the priority grows by a poll; positive, before the cap."""
+    def stride(
+        self, weight: float, failures: int, activity: Activity, now: float, pace_s: float = 0.0
+    ) -> float:
+        """How much the priority grows by a poll; positive, before the cap.
+
+        ``pace_s`` is how long a stride of 1 lasts, 0 where that is not known."""
         ...
 
     def interval_s(self, spec: RepoSpec) -> float | None:
@@ -53,13 +65,18 @@ class Policy(Protocol):
 
 
 class Adaptive:
-    """Least mean delay over all pushes: the poll rate goes as the square root of weighted intensity."""
+    """Least mean delay over all pushes: the poll rate goes as the root of the pushes expected, weighted."""
 
     __slots__ = ()
     gap_cap: float | None = GAP_CAP
 
-    def stride(self, weight: float, failures: int, activity: Activity, now: float) -> float:
-        return (1 + failures) / _sqrt(weight * intensity(activity, now))
+    def stride(
+        self, weight: float, failures: int, activity: Activity, now: float, pace_s: float = 0.0
+    ) -> float:
+        stride = 1.0 / _sqrt(weight * intensity(activity, now))
+        if pace_s > 0.0:
+            stride = 1.0 / _sqrt(weight * expected(activity, now, stride * pace_s))
+        return (1 + failures) * stride
 
     def interval_s(self, spec: RepoSpec) -> float | None:
         return spec.interval_s
@@ -71,7 +88,9 @@ class CbrtAge:
     __slots__ = ()
     gap_cap: float | None = None
 
-    def stride(self, weight: float, failures: int, activity: Activity, now: float) -> float:
+    def stride(
+        self, weight: float, failures: int, activity: Activity, now: float, pace_s: float = 0.0
+    ) -> float:
         last_commit_time = activity.last_push_at
         if last_commit_time == 0:  # not cloned, or never committed to
             step = (failures + 1) * _STEP
@@ -90,7 +109,9 @@ class Fixed:
     __slots__ = ()
     gap_cap: float | None = None
 
-    def stride(self, weight: float, failures: int, activity: Activity, now: float) -> float:
+    def stride(
+        self, weight: float, failures: int, activity: Activity, now: float, pace_s: float = 0.0
+    ) -> float:
         return 1.0 / _sqrt(weight)
 
     def interval_s(self, spec: RepoSpec) -> float | None:

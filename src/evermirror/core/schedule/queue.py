@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from copy import copy
+from dataclasses import replace
 from enum import Enum
 from heapq import heapify, heappop, heappush, heapreplace
 
@@ -57,6 +58,7 @@ class Tracked:
         "due_at",
         "failure_kind",
         "failures",
+        "fresh",
         "gone",
         "in_oldest",
         "interval_s",
@@ -97,7 +99,8 @@ class Tracked:
         self.since = self.last_poll_at or now  # what the max gap counts from
         self.priority = 0.0
         self.stride = 0.0  # 0: none yet
-        self.due_at = 0.0
+        self.fresh = True  # it has taken no stride since it came, or since all were placed anew
+        self.due_at = 0.0  # by its interval; else from when its turn may come
         self.ticket = 0  # 0: not in the queue; negative: held
         self.in_oldest = False
         self.request = 0  # 0: none
@@ -118,6 +121,11 @@ class Tracked:
     def url(self) -> str:
         """The address that is asked."""
         return self.spec.url if self.detour is None else self.detour.url
+
+    @property
+    def told(self) -> bool:
+        """Its hooks tell of its changes: it is polled less. An interval is a person's word, and stays."""
+        return self.spec.hooked and self.interval_s is None and not self.quiet
 
     def gone_to(self, detour: Detour | None) -> Tracked:
         """The same repo for another host's queue: what the old queue still has is this one, which left it."""
@@ -141,7 +149,7 @@ class Tracked:
 def _not_ahead(activity: Activity, now: float) -> Activity:
     if activity.as_of <= now:
         return activity
-    return Activity(activity.counts, now, min(activity.last_push_at, now))
+    return replace(activity, as_of=now, last_push_at=min(activity.last_push_at, now))
 
 
 _Entry = tuple[float, int, Tracked]

@@ -139,7 +139,7 @@ class Registry:
         for repo in everybody:
             # Also of one under way: its priority is a time of the old queue, and the new one starts at zero.
             repo.priority = repo.stride = 0.0
-            repo.ticket, repo.in_oldest = 0, False
+            repo.ticket, repo.in_oldest, repo.fresh = 0, False, True
         return [(repo, self.host_of(repo)) for repo in everybody]
 
     def bound_gaps(self, settings: ScheduleSettings) -> Iterable[Host]:

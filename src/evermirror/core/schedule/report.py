@@ -4,71 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from evermirror.core.schedule.bucket import TokenBucket
 from evermirror.core.schedule.hosts import HostState
-from evermirror.core.schedule.intensity import DAY_S, intensity
-from evermirror.core.schedule.queue import Phase, Tracked
+from evermirror.core.schedule.intensity import DAY_S
+from evermirror.core.schedule.outlook import expected
+from evermirror.core.schedule.queue import Tracked
+from evermirror.core.schedule.reasoning import Standpoint, reason
 from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.core.schedule.shares import Shares
 from evermirror.core.schedule.views import Explanation, HostView, ScheduleWarning
 from evermirror.model.repo import Host
 
-_UNDER_WAY = {
-    Phase.POLLING: "is being polled",
-    Phase.CHANGED: "changed; waits for a git slot",
-    Phase.SYNCING: "is being synced",
-}
-
 
 def explain(
-    repo: Tracked, host: HostState, shares: Shares, settings: ScheduleSettings, now: float
+    repo: Tracked,
+    host: HostState,
+    shares: Shares,
+    settings: ScheduleSettings,
+    whole: TokenBucket,
+    now: float,
 ) -> Explanation:
-    """When the repo is looked at next, and why then."""
-    gap = shares.aimed_gap_s(repo, host, settings)
-    at: float | None
-    if repo.phase is Phase.WAITING and repo.quiet and not repo.request:
-        at, reason = None, "looked at when it is asked for"
-    elif repo.phase is Phase.WAITING:
-        at, reason = _next_poll(repo, host, gap, settings, now)
-    else:
-        at, reason = None, _UNDER_WAY[repo.phase]
+    """When the repo is looked at next, and why then; ``whole`` is the budget over all hosts."""
+    aim = shares.aim(repo, host, settings)
+    trail = reason(Standpoint(repo, host, aim, settings, whole, shares.total, now))
     return Explanation(
         key=repo.spec.key,
         phase=repo.phase,
-        reason=reason,
-        next_poll_at=at,
-        aimed_gap_s=gap,
+        reason=trail.reason,
+        next_poll_at=trail.at,
+        aimed_gap_s=aim.gap_s,
         last_poll_at=repo.last_poll_at,
         failures=repo.failures,
         failure_kind=repo.failure_kind,
-        pushes_per_day=intensity(repo.activity, now) * DAY_S,
+        pushes_per_day=expected(repo.activity, now, aim.gap_s) * DAY_S,
+        policy=settings.policy,
+        min_gap_s=settings.min_gap_s,
+        max_gap_s=host.max_gap_s,
+        steps=tuple(trail.steps),
     )
-
-
-def _next_poll(
-    repo: Tracked, host: HostState, gap: float, settings: ScheduleSettings, now: float
-) -> tuple[float, str]:
-    """The latest of what holds the repo back, by name; the max gap cuts the wait for its turn short."""
-    if repo.request:
-        at, reason = now, "was asked for"
-    elif repo.interval_s is not None:
-        at, reason = max(now, repo.due_at), "its interval"
-    else:
-        part_to_go = max(0.0, repo.priority - host.queue.clock) / repo.stride if repo.stride else 0.0
-        at, reason = now + gap * min(1.0, part_to_go), f"its turn under {settings.policy}"
-        if host.max_gap_s is not None and repo.since + host.max_gap_s < at:
-            at, reason = max(now, repo.since + host.max_gap_s), "the max gap"
-        if repo.last_poll_at and repo.last_poll_at + settings.min_gap_s > at:
-            at, reason = repo.last_poll_at + settings.min_gap_s, "the min gap"
-    if not repo.request and repo.not_before > at:
-        at, reason = repo.not_before, "retry"
-    if repo.failure_kind is not None and not repo.request and repo.not_before:
-        reason = f"retry after failure {repo.failures}, {repo.failure_kind.value}"
-    weather = host.weather
-    if weather.kind is not None and not repo.request and weather.probe_at > at:
-        at, reason = weather.probe_at, f"host-wide failure, {weather.kind.value}: probed now and then"
-    if weather.blocked_until > at:
-        at, reason = weather.blocked_until, "the host asked us to wait"
-    return at, reason
 
 
 def view(host: HostState, now: float) -> HostView:

@@ -10,8 +10,8 @@ Rules
   in between waits for that end.
 - Of all hosts that may be asked now (hosts.py) the best one wins: requests, then deadlines, then the smallest
   priority. `polls_per_second` holds for all but requests, `polls_in_flight` for all.
-- After a poll: priority = max(priority, the queue's clock) + stride. A newcomer stands where the queue's
-  front is.
+- After a poll: priority = max(priority, the queue's clock) + stride; the first stride is cut (placement.py).
+  A newcomer stands where the queue's front is.
 - A repo that is remembered from before a restart stands where the rest of its usual gap puts it.
 - A failure that is retried, and one that is no fault of the repo, keeps its turn: no stride is added.
 - A quiet repo is polled when it is requested, never by itself: no turn, no deadline, no part in the budgets.
@@ -102,8 +102,9 @@ class Scheduler:
                 self._known.leaving[key] = repo
         self._standing.settle({*self._standing.bound_gaps(), *touched}, now)
 
-    def request(self, key: RepoKey, now: float, *, rank: int | None = None) -> bool:
+    def request(self, key: RepoKey, now: float, *, rank: int | None = None, again: bool = True) -> bool:
         """Somebody wants this repo looked at; one under way is looked at again after. False: not ours.
+        Not ``again``: what is under way is enough, and somebody waits for it.
 
         ``rank`` is the class of the request where it is not the repo's: it counts when slots are scarce."""
         now = self._at(now)
@@ -117,7 +118,7 @@ class Scheduler:
             self._standing.ask(repo, host)
             self._board.settle(host, now)
         else:
-            repo.again = True
+            repo.again = repo.again or again
             self._slots.hasten(key)
         return True
 
@@ -319,10 +320,8 @@ class Scheduler:
     def explain(self, key: RepoKey, now: float) -> Explanation:
         """When the repo is looked at next, and why then."""
         repo = self._known.repos[key]
-        host = self._known.host_of(repo)
-        return report.explain(
-            repo, host, self._standing.placement.shares, self._standing.settings, self._at(now)
-        )
+        host, shares = self._known.host_of(repo), self._standing.placement.shares
+        return report.explain(repo, host, shares, self._standing.settings, self._bucket, self._at(now))
 
     def hosts(self, now: float) -> tuple[HostView, ...]:
         """Every host as it stands."""

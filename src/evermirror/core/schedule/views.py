@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from evermirror.core.schedule.queue import Phase
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.memory import RepoMemory
+from evermirror.model.plan import PollPlan, Step
 from evermirror.model.repo import Host, RepoKey, RepoSpec
 
 
@@ -48,6 +49,25 @@ class Explanation:
     failures: int
     failure_kind: FailureKind | None
     pushes_per_day: float
+    policy: str
+    min_gap_s: float
+    max_gap_s: float | None  # what the budgets make of the setting
+    steps: tuple[Step, ...]
+
+    def plan(self, source_url: str | None) -> PollPlan:
+        """The same as others are told; ``source_url`` is the address that last answered."""
+        return PollPlan(
+            self.next_poll_at,
+            self.reason,
+            self.aimed_gap_s,
+            self.last_poll_at or None,
+            source_url,
+            policy=self.policy,
+            pushes_per_day=self.pushes_per_day,
+            min_gap_s=self.min_gap_s,
+            max_gap_s=self.max_gap_s,
+            steps=self.steps,
+        )
 
 
 @dataclass(frozen=True, slots=True)

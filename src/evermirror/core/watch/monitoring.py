@@ -1,41 +1,30 @@
-"""Which alerts stand, by the facts of this moment, and what has changed since the last look.
+"""Which alerts stand, by the facts of this moment. What that means for people is the book's (book.py).
 
-| rule                                              | level                                    |
-|---------------------------------------------------|------------------------------------------|
-| a project failed 3 times in a row                 | warning; error once it is paused for it  |
-| one kind of error occurred 10 times in an hour    | error                                    |
-| more than 5 % of all projects are failed          | critical                                 |
+| rule                                              | level    | over                                      |
+|---------------------------------------------------|----------|-------------------------------------------|
+| a project failed 3 times in a row                 | warning  | it was synced; or nobody wants it to be   |
+| one kind of error occurred 10 times in an hour    | error    | fewer than 8 times                        |
+| more than 5 % of all projects are failed          | critical | 4 % or less                               |
 
-An alert is what it is about, not what it says: one that stands is not told again, however its figures change,
-unless it became more serious; when it no longer stands, its end is told, once.
+What goes up and down around its bound is so told once. That a project is paused is told by another alert.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
 
+from evermirror.core.pull.layers import is_wanted
+from evermirror.model.alert import Alert, Level
 from evermirror.model.failure import FailureKind
 from evermirror.model.figures import ClassProgress, KindCount
-from evermirror.model.pull import Level as Level
 from evermirror.model.pull import Project
 
 MESSAGE_MAX_CHARS = 200  # of an error's own words in an alert
 EVERYTHING = "all"  # what the failure rate is about
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """``kind`` and ``about`` say which one it is; level and text may change while it stands."""
-
-    kind: str  # "project-failing", "error-kind", "failure-rate"
-    about: str
-    level: Level
-    text: str
-
-    @property
-    def identity(self) -> tuple[str, str]:
-        return self.kind, self.about
+EASED = 0.8  # what stands is over below this share of its bound
+NEW_MAX = 2_000  # projects that begin to be told of at one look; further ones come at the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,63 +47,61 @@ class Facts:
     overall: ClassProgress
 
 
-@dataclass(frozen=True, slots=True)
-class AlertChanges:
-    """What to tell: the most serious first."""
-
-    raised: tuple[Alert, ...] = field(default=())
-    over: tuple[Alert, ...] = field(default=())  # as they last stood
-
-
-def standing(facts: Facts, rules: Rules) -> tuple[Alert, ...]:
-    """Every alert that the facts call for, the most serious first."""
-    alerts = [*_of_projects(facts, rules), *_of_kinds(facts, rules), *_of_rate(facts, rules)]
+def standing(
+    facts: Facts, rules: Rules, stood: Collection[tuple[str, str]] = frozenset()
+) -> tuple[Alert, ...]:
+    """Every alert that the facts call for, the most serious first. ``stood``: identities of those before."""
+    alerts = [
+        *_of_projects(facts, rules, stood),
+        *_of_kinds(facts, rules, stood),
+        *_of_rate(facts, rules, stood),
+    ]
     return _serious_first(alerts)
-
-
-def changes(before: Iterable[Alert], after: Iterable[Alert]) -> AlertChanges:
-    """From one look to the next."""
-    stood = {alert.identity: alert for alert in before}
-    stands = {alert.identity: alert for alert in after}
-    raised = (a for i, a in stands.items() if i not in stood or a.level.rank > stood[i].level.rank)
-    over = (a for i, a in stood.items() if i not in stands)
-    return AlertChanges(_serious_first(raised), _serious_first(over))
 
 
 def _serious_first(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
     return tuple(sorted(alerts, key=lambda a: (-a.level.rank, a.kind, a.about)))
 
 
-def _of_projects(facts: Facts, rules: Rules) -> Iterator[Alert]:
-    for project in facts.failing:
-        if project.failures >= rules.failures_in_a_row:
-            level = Level.ERROR if project.paused else Level.WARNING
-            yield Alert("project-failing", project.name, level, _failing(project))
+def _of_projects(facts: Facts, rules: Rules, stood: Collection[tuple[str, str]]) -> Iterator[Alert]:
+    failing = [p for p in facts.failing if p.failures >= rules.failures_in_a_row and is_wanted(p)]
+    known = [project for project in failing if ("project-failing", project.name) in stood]
+    others = (project for project in failing if ("project-failing", project.name) not in stood)
+    for project in (*known, *nsmallest(NEW_MAX, others, key=lambda project: project.name)):
+        text, told = _failing(project)
+        yield Alert("project-failing", project.name, text, facts=told)
 
 
-def _failing(project: Project) -> str:
+def _failing(project: Project) -> tuple[str, Mapping[str, str]]:
+    """In words, and the facts in them."""
     text = f"{project.name} failed {project.failures} times in a row"
+    told = {"project": project.name, "failures": str(project.failures)}
     if project.last_failure is not None:
         words = " ".join(project.last_failure.message.split())[:MESSAGE_MAX_CHARS]
-        text += f": {project.last_failure.kind.value}, {words}"
-    if project.paused:
-        text += f"; it is paused until a person resets it ({project.paused})"
-    return text
+        told["reason"] = f"{project.last_failure.kind.value}, {words}"
+        text += f": {told['reason']}"
+    return text, told
 
 
-def _of_kinds(facts: Facts, rules: Rules) -> Iterator[Alert]:
+def _of_kinds(facts: Facts, rules: Rules, stood: Collection[tuple[str, str]]) -> Iterator[Alert]:
     for kind, found in facts.errors.items():
-        if found.count >= rules.errors_of_a_kind:
-            minutes, projects = rules.window_s / 60, found.affected_projects
+        eased = EASED if ("error-kind", kind.value) in stood else 1.0
+        if found.count >= rules.errors_of_a_kind * eased:
+            minutes, projects = f"{rules.window_s / 60:g}", found.affected_projects
             text = (
-                f"{kind.value} occurred {found.count} times in the last {minutes:g} minutes, "
+                f"{kind.value} occurred {found.count} times in the last {minutes} minutes, "
                 f"in {projects} project{'' if projects == 1 else 's'}"
             )
-            yield Alert("error-kind", kind.value, Level.ERROR, text)
+            told = {"error": kind.value, "count": str(found.count), "minutes": minutes}
+            told["projects"] = str(projects)
+            yield Alert("error-kind", kind.value, text, level=Level.ERROR, facts=told)
 
 
-def _of_rate(facts: Facts, rules: Rules) -> Iterator[Alert]:
+def _of_rate(facts: Facts, rules: Rules, stood: Collection[tuple[str, str]]) -> Iterator[Alert]:
     failed, total = facts.overall.failed, facts.overall.total
-    if total and failed / total > rules.failure_rate:
-        text = f"{failed} of {total} projects are failed: {failed / total:.1%}"
-        yield Alert("failure-rate", EVERYTHING, Level.CRITICAL, text)
+    eased = EASED if ("failure-rate", EVERYTHING) in stood else 1.0
+    if total and failed / total > rules.failure_rate * eased:
+        percent = f"{failed / total:.1%}"
+        text = f"{failed} of {total} projects are failed: {percent}"
+        told = {"failed": str(failed), "total": str(total), "percent": percent}
+        yield Alert("failure-rate", EVERYTHING, text, level=Level.CRITICAL, facts=told)

@@ -102,6 +102,7 @@ class _Tally:
             disabled=states[SyncState.DISABLED],
             average_delay_s=sum(self.delays_s) / measured if measured else None,
             measured=measured,
+            worst_delay_s=max(self.delays_s, default=None),
         )
 
 
@@ -139,4 +140,7 @@ def overall(classes: Iterable[ClassProgress]) -> ClassProgress:
         disabled=sum(c.disabled for c in told),
         average_delay_s=delay_s / measured if measured else None,
         measured=measured,
+        worst_delay_s=max((c.worst_delay_s for c in told if c.worst_delay_s is not None), default=None),
+        equal=sum(c.equal for c in told),
+        compared=sum(c.compared for c in told),
     )

@@ -24,6 +24,7 @@ LISTED_MAX = 10_000  # commits: old tips come early, being the newest of what we
 ASKED_MAX = 1_000  # questions one by one; what is left then is kept, perhaps for nothing
 AT_ONCE = 4
 _COMMIT = " commit"
+PUBLIC_TIMEOUT_S = 20.0  # whoever asked waits: where git needs longer, it counts that the commit is here
 ANSWER_TIMEOUT_S = 120.0  # as refs.COUNT_TIMEOUT_S: the largest known history is walked in less
 
 
@@ -92,6 +93,23 @@ async def moves_forward(git: Git, repo: Path, pairs: Mapping[str, tuple[Oid, Oid
         lost = await _not_reached(git, repo, unknown)
         unknown = {name: pair for name, pair in unknown.items() if name not in lost}
     return unknown.keys() - await _ask_each(git, repo, unknown)
+
+
+async def is_public(git: Git, repo: Path, oid: str) -> bool:
+    """Do branches and tags lead to this commit? What only kept tips lead to, upstream has no more."""
+    public = ["--branches", "--tags", *(f"--glob={prefix}*" for prefix in git.settings.refs_extra)]
+    commit = f"{oid}^{{commit}}"
+    try:
+        left = await git.run(
+            ["rev-list", "--max-count=1", commit, "--not", *public],
+            repo=repo,
+            check=False,
+            timeout_s=PUBLIC_TIMEOUT_S,
+        )
+    except FailureError:
+        found = await git.run(["cat-file", "-e", commit], repo=repo, check=False)
+        return found.returncode == 0
+    return left.returncode == 0 and not left.stdout.strip()
 
 
 async def _merge_base(git: Git, repo: Path, old: Oid, new: Oid) -> Oid | None:

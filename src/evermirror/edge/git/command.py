@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evermirror.edge.git.classify import classify
 from evermirror.edge.git.credentials import Credentials, install_askpass
-from evermirror.edge.git.environment import MINIMUM_VERSION, GitSettings, Remote, environment
+from evermirror.edge.git.environment import MINIMUM_VERSION, Asker, GitSettings, Remote, environment
 from evermirror.edge.git.process import Ended, Limits, Stop, run_process
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -115,9 +115,9 @@ class Git:
         """The environment of one git process; serve.py needs it for a process that streams."""
         return environment(self.settings, path=self._path, repo=repo, remote=remote, config=config)
 
-    def remote(self, spec: RepoSpec, addresses: Iterable[str]) -> Remote:
+    def remote(self, spec: RepoSpec, addresses: Iterable[str], ask: Asker | None = None) -> Remote:
         """Where ``spec`` is, with the addresses that were checked and the credential that it names."""
-        return Remote.of(spec.url, addresses, self.credentials.find(spec))
+        return replace(Remote.of(spec.url, addresses, self.credentials.find(spec)), ask=ask)
 
     async def version(self) -> tuple[int, ...]:
         """git's version; missing or too old is ``EnvironmentUnfit``, with what to do."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import httptools
 
@@ -39,8 +39,7 @@ class HttpLimits:
     progress_check_s: float = PROGRESS_CHECK_S
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where requests go: ``host`` is the name in the URL, without brackets."""
 
     scheme: str
@@ -48,8 +47,7 @@ class Origin:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """A complete answer."""
 
     status: int
@@ -87,6 +85,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_body",
         "_body_bytes",
+        "_body_bytes_max",
+        "_check_at",
         "_checked_bytes",
         "_deadline",
         "_headers",
@@ -123,17 +123,21 @@ class Connection(asyncio.Protocol):
         self._body_bytes = self._received = self._checked_bytes = 0
         self._headers_done = self._large = self._paused = False
 
-    def send(self, data: bytes) -> asyncio.Future[Response]:
-        """Writes a request; the future is its answer, or fails with FailureError or ClosedEarly."""
+    def send(self, data: bytes, bytes_max: int | None = None) -> asyncio.Future[Response]:
+        """Writes a request; the future is its answer, or fails with FailureError or ClosedEarly. A body may
+        have ``bytes_max``, where that is less than any answer may have."""
         loop, transport = self._loop, self._transport
         self._waiter = waiter = loop.create_future()
         if transport is None or transport.is_closing():
             self._end(ClosedEarly())
             return waiter
         limits = self._owner.limits
+        self._body_bytes_max = limits.answer_bytes if bytes_max is None else bytes_max
         now = loop.time()
         self._deadline = now + limits.answer_s
-        self._timer = loop.call_at(now + min(limits.answer_s, limits.progress_check_s), self._check)
+        self._check_at = now + min(limits.answer_s, limits.progress_check_s)
+        if self._timer is None:  # one that an earlier request left comes before this one's, and is set anew
+            self._timer = loop.call_at(self._check_at, self._check)
         transport.write(data)
         return waiter
 
@@ -164,11 +168,10 @@ class Connection(asyncio.Protocol):
         """BUSY is over: the waiter gets its outcome, and everything the answer held is let go."""
         self.reusable = False
         waiter, self._waiter = self._waiter, None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._large:
             self._owner.leave_large(self)
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()  # its end had come already: the next answer is read too
         self._used = True
         self._reset()
         if waiter is None or waiter.done() or outcome is None:
@@ -182,6 +185,11 @@ class Connection(asyncio.Protocol):
         """Runs a few times during a slow answer: it must move on, and end in time."""
         limits, now = self._owner.limits, self._loop.time()
         self._timer = None
+        if self._waiter is None:
+            return
+        if now < self._check_at:
+            self._timer = self._loop.call_at(self._check_at, self._check)
+            return
         if now >= self._deadline:
             self.fail(_late(f"no complete answer in {limits.answer_s:g} s"))
             return
@@ -190,7 +198,8 @@ class Connection(asyncio.Protocol):
             self.fail(_late(f"answer stalled after {self._received} bytes"))
             return
         self._checked_bytes = self._received
-        self._timer = self._loop.call_at(min(self._deadline, now + limits.progress_check_s), self._check)
+        self._check_at = min(self._deadline, now + limits.progress_check_s)
+        self._timer = self._loop.call_at(self._check_at, self._check)
 
     # asyncio calls these
 
@@ -218,6 +227,9 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._waiter is not None:
             self._end(self._verdict(exc))
         self._owner.lost(self)
@@ -259,8 +271,8 @@ class Connection(asyncio.Protocol):
         self._body.append(data)
         self._body_bytes += len(data)
         limits = self._owner.limits
-        if self._body_bytes > limits.answer_bytes:
-            self.fail(too_large(limits.answer_bytes))
+        if self._body_bytes > self._body_bytes_max:
+            self.fail(too_large(self._body_bytes_max))
         elif self._body_bytes > limits.large_bytes and not self._large:
             self._large = True
             self._paused = not self._owner.enter_large(self)

@@ -14,6 +14,7 @@ from evermirror.model.repo import RepoSpec
 
 TOKEN_LOGIN = "oauth2"  # noqa: S105  # the user name forges accept beside a bare token; GitHub takes any
 REDACTED = "***"
+ENCODED_FROM_CHARS = 8
 
 # git asks "Username for 'https://host': " and "Password for 'https://user@host': ". The secret is in the
 # environment only; printf is a builtin of sh, so it is in nobody's argv either. Any other host gets nothing.
@@ -41,7 +42,8 @@ class Credential:
     token: str = ""
     ssh_key_file: Path | None = None
     hosts: frozenset[str] = frozenset()
-    forge: str = ""  # whose API the host has: "gitlab", "gitea" or "github"; "": none is asked
+    forge: str = ""  # whose API the host has: a Forge's value; "": none is asked
+    forge_url: str = ""  # where that forge is for hooks; "": at the repo's own host
 
     @property
     def secret(self) -> str:
@@ -61,6 +63,10 @@ class Credentials:
     def __init__(self, credentials: Iterable[Credential] = ()) -> None:
         self._by_name: Mapping[str, Credential] = {c.name: c for c in credentials}
         self.redactor = Redactor(self._by_name.values())
+
+    @property
+    def by_name(self) -> Mapping[str, Credential]:
+        return self._by_name
 
     def find(self, spec: RepoSpec) -> Credential | None:
         """The credential that ``spec`` names; one unknown here, or not meant for this host, is a failure."""
@@ -90,6 +96,7 @@ class Redactor:
         for credential in credentials:
             for secret in filter(None, (credential.password, credential.token)):
                 forms |= {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
+                forms |= _encoded(secret)
                 forms |= {_basic(user, secret) for user in {credential.login, credential.username}}
         self._forms = sorted(forms, key=len, reverse=True)  # longest first: one may contain another
 
@@ -122,6 +129,22 @@ def install_askpass(path: Path) -> None:
         file.write(ASKPASS_SCRIPT)
     fresh.chmod(0o700)
     fresh.replace(path)  # whole or not at all: another process may be running it
+
+
+def _encoded(secret: str) -> set[str]:
+    """As a server may say it back: in base64 by itself, or as it is in an address, with all signs or even all
+    letters encoded. A short one would be found in words that have nothing to do with it."""
+    if len(secret) < ENCODED_FROM_CHARS:
+        return set()
+    data = secret.encode()
+    plain = (base64.b64encode(data), base64.urlsafe_b64encode(data))
+    letters = {byte for byte in data if chr(byte).isascii() and chr(byte).isalnum()}
+    percent = [
+        "".join(chr(byte) if byte in kept else style % byte for byte in data)
+        for kept in (letters, set[int]())
+        for style in ("%%%02X", "%%%02x")
+    ]
+    return {*(form.decode("ascii").rstrip("=") for form in plain), *percent}
 
 
 def _basic(user: str, secret: str) -> str:

@@ -8,10 +8,16 @@ from pathlib import Path
 
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import HARMLESS_DEFECTS
+from evermirror.edge.git.incoming import is_empty_of_other_format
 from evermirror.edge.git.refs import NO_HEAD, LocalRefs, read_local, write_head
 from evermirror.edge.git.upkeep import is_damaged, mark_damaged
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import RefSnapshot
+
+
+def must_be_replaced(path: Path, seen: RefSnapshot) -> bool:
+    """By a fresh clone, before anything else is done with it."""
+    return is_damaged(path) or is_empty_of_other_format(path, seen)
 
 
 async def read_or_damaged(git: Git, repo: Path) -> LocalRefs:

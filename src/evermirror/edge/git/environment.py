@@ -7,9 +7,10 @@ everybody on the machine, and a value in the environment cannot be mistaken for 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from evermirror.edge.git.credentials import Credential
@@ -93,6 +94,11 @@ class GitSettings:
         return self.own_dir / "known_hosts"
 
 
+# One request to git-upload-pack in protocol v2, and its answer, without a git of our own in between.
+Asker: TypeAlias = Callable[[bytes], AsyncGenerator[bytes, None]]
+PACK_BYTES_MAX = 4_000_000  # of that answer, held in memory of each fetch; a larger change is git's business
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """One upstream or target for one command: where it is, its checked addresses, who we are there."""
@@ -105,9 +111,10 @@ class Remote:
     credential: Credential | None = None
     own: bool = False  # a gateway of this very process, on loopback, whatever upstreams.schemes allows
     door: str = field(default="", repr=False)  # the gateway's secret
+    ask: Asker | None = field(default=None, repr=False, compare=False)  # for what is small: short_fetch.py
 
     @classmethod
-    def gateway(cls, url: str) -> Remote:
+    def gateway(cls, url: str, ask: Asker | None = None) -> Remote:
         """Our own door to a holder (edge/relay/gateway.py): plain http to 127.0.0.1, nobody signed in. The
         secret in its URL goes by a header: what git is called with, everybody on the machine can read."""
         parts = urlsplit(url)
@@ -115,7 +122,7 @@ class Remote:
             raise ValueError("a gateway is at http://127.0.0.1:PORT/")
         door, _, path = parts.path.removeprefix("/").partition("/")
         bare = f"http://127.0.0.1:{parts.port}/{path}"
-        return cls(bare, parts.scheme, parts.hostname, parts.port, own=True, door=door)
+        return cls(bare, parts.scheme, parts.hostname, parts.port, own=True, door=door, ask=ask)
 
     @classmethod
     def of(cls, url: str, addresses: Iterable[str] = (), credential: Credential | None = None) -> Remote:

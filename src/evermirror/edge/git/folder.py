@@ -9,10 +9,11 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from evermirror.model.failure import OURS, Failure, FailureError, FailureKind
 from evermirror.model.repo import RepoKey
@@ -21,6 +22,8 @@ LOCK_POLL_S = 0.1  # another process holds it: rare, and over within seconds
 SCAN_DEPTH_MAX = 64  # deeper than any URL path that is accepted
 _RENAME_EXCHANGE = 2  # from linux/fs.h
 _AT_FDCWD = -100  # from fcntl.h
+
+_T = TypeVar("_T")
 
 
 def folder_id(key: RepoKey) -> str:
@@ -86,6 +89,18 @@ _BUSY = Failure(
     hint="only one evermirror may use a data folder",
     context={OURS: "busy"},
 )
+
+
+async def to_its_end(work: Callable[..., _T], *args: object) -> _T:
+    """Work in a thread that writes: when cancelled it is waited for, or it would write without the lock."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *args))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):  # once more: that changes nothing
+                await asyncio.wait({running})
+        raise
 
 
 def clean_leftovers(repo: Path) -> int:

@@ -23,6 +23,7 @@ from evermirror.edge.git.connection import (
     malformed,
     too_large,
 )
+from evermirror.edge.git.tls import BUFFER_BYTES, TlsStream
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 CONNECT_ATTEMPTS = 4  # addresses of one name that are tried before the host counts as away
@@ -46,6 +47,7 @@ class HttpClient:
         self.limits = limits
         self.stats = HttpStats()
         self._tls = tls
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._open: set[Connection] = set()
         self._idle: dict[tuple[Origin, str], list[Connection]] = {}
         self._idle_since: OrderedDict[Connection, float] = OrderedDict()  # oldest first
@@ -59,19 +61,22 @@ class HttpClient:
         """Connections that wait for their next request."""
         return len(self._idle_since)
 
-    async def request(self, origin: Origin, addresses: tuple[str, ...], data: bytes) -> Response:
-        """Sends ``data``, a complete request, to one of ``addresses``; FailureError where no answer came."""
+    async def request(
+        self, origin: Origin, addresses: tuple[str, ...], data: bytes, bytes_max: int | None = None
+    ) -> Response:
+        """Sends ``data``, a complete request, to one of ``addresses``; FailureError where no answer came, or
+        one of more than ``bytes_max``."""
         self.stats.requests += 1
         connection = self._take(origin, addresses)
         if connection is not None:
             self.stats.reused += 1
             try:
-                return await self._exchange(connection, data)
+                return await self._exchange(connection, data, bytes_max)
             except ClosedEarly:
                 self.stats.reused -= 1
         connection = await self._connect(origin, addresses)
         try:
-            return await self._exchange(connection, data)
+            return await self._exchange(connection, data, bytes_max)
         except ClosedEarly:
             message = "connection closed before an answer"
             raise FailureError(Failure(FailureKind.NETWORK_TIMEOUT, message)) from None
@@ -87,9 +92,9 @@ class HttpClient:
                 connection.fail(Failure(FailureKind.NETWORK_TIMEOUT, "stopped"))
             await self._all_lost
 
-    async def _exchange(self, connection: Connection, data: bytes) -> Response:
+    async def _exchange(self, connection: Connection, data: bytes, bytes_max: int | None) -> Response:
         try:
-            response = await connection.send(data)
+            response = await connection.send(data, bytes_max)
         except BaseException:
             connection.abort()
             raise
@@ -99,9 +104,10 @@ class HttpClient:
         else:
             connection.close()
         encoding = response.header("content-encoding")
-        return self._unpack(response, encoding.lower()) if encoding else response
+        most = self.limits.answer_bytes if bytes_max is None else bytes_max
+        return self._unpack(response, encoding.lower(), most) if encoding else response
 
-    def _unpack(self, response: Response, encoding: str) -> Response:
+    def _unpack(self, response: Response, encoding: str, bytes_max: int) -> Response:
         """We ask for no packing, since it costs us more than it saves; some servers pack all the same."""
         if encoding == "identity":
             return response
@@ -109,11 +115,11 @@ class HttpClient:
             raise FailureError(malformed("a content-encoding that was not asked for"))
         unpacker = zlib.decompressobj(_WBITS[encoding])
         try:
-            body = unpacker.decompress(response.body, self.limits.answer_bytes + 1)
+            body = unpacker.decompress(response.body, bytes_max + 1)
         except zlib.error:
             raise FailureError(malformed(f"not {encoding}")) from None
-        if len(body) > self.limits.answer_bytes:
-            raise FailureError(too_large(self.limits.answer_bytes))
+        if len(body) > bytes_max:
+            raise FailureError(too_large(bytes_max))
         if not unpacker.eof:
             raise FailureError(malformed(f"{encoding} cut short"))
         return Response(response.status, response.headers, body, response.received_bytes)
@@ -133,17 +139,19 @@ class HttpClient:
         raise FailureError(failure)
 
     async def _connect_to(self, origin: Origin, address: str, timeout_s: float) -> Connection:
-        secure = origin.scheme == "https"
         loop = asyncio.get_running_loop()
+        connection = Connection(self, (origin, address), loop)
         async with asyncio.timeout(timeout_s):
-            _, connection = await loop.create_connection(
-                lambda: Connection(self, (origin, address), loop),
-                address,
-                origin.port,
-                ssl=self._tls if secure else None,
-                server_hostname=origin.host if secure else None,
-                ssl_handshake_timeout=self.limits.connect_s if secure else None,
-            )
+            if origin.scheme != "https":
+                await loop.create_connection(lambda: connection, address, origin.port)
+            else:
+                stream = TlsStream(connection, self._tls, origin.host, loop, self._buffer)
+                try:
+                    await loop.create_connection(lambda: stream, address, origin.port)
+                    await stream.shaken
+                except BaseException:
+                    stream.abort()
+                    raise
         self.stats.opened += 1
         return connection
 

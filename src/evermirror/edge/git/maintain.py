@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from evermirror.core.maintain.facts import Job, Past, RepoUpkeep, UpkeepSettings
 from evermirror.core.maintain.plan import Due, next_due
@@ -28,8 +27,6 @@ from evermirror.edge.git.classify import classify
 from evermirror.edge.git.command import SHOWN_OUTPUT_BYTES, Completed, Git
 from evermirror.edge.git.environment import HARMLESS_DEFECTS
 from evermirror.model.failure import Failure, FailureError, FailureKind
-
-_T = TypeVar("_T")
 
 DISK_ROOM_FACTOR = 1.1  # a repack writes all packs again before it removes the old ones
 LEAST_TIME_S = 0.05  # for the next command of a job whose time is up: git is then ended at once
@@ -122,7 +119,7 @@ class Maintenance:
         """Do one job. Raises only where the folder itself cannot be read, or when cancelled."""
         before = await self.facts(repo)
         orphans = await asyncio.to_thread(upkeep.orphans, repo)
-        await _to_its_end(_clean, repo, orphans)  # of those who were killed together with us
+        await folder.to_its_end(_clean, repo, orphans)  # of those who were killed together with us
         watch = _Watch(self._settings.time_limit_s)
         failure = damaged = None
         try:
@@ -132,7 +129,7 @@ class Maintenance:
                 raise FailureError(folder.failure_of(error)) from error
         except FailureError as error:
             failure = _explained(error.failure)
-            await _to_its_end(_clean, repo, orphans)
+            await folder.to_its_end(_clean, repo, orphans)
             if failure.corrupt:
                 damaged = await self._confirmed(repo, failure, lock_fd, watch)
                 failure = replace(failure, corrupt=False) if damaged is None else None
@@ -141,8 +138,10 @@ class Maintenance:
             raise
         done = failure is None and damaged is None
         if damaged is not None or (done and job is Job.FSCK):
-            await _to_its_end(upkeep.mark_damaged, repo, damaged.message if damaged is not None else None)
-        after = await _to_its_end(self._remember, repo, job, before, done)
+            await folder.to_its_end(
+                upkeep.mark_damaged, repo, damaged.message if damaged is not None else None
+            )
+        after = await folder.to_its_end(self._remember, repo, job, before, done)
         return JobResult(job, before, after, watch.used_s, failure, damaged)
 
     def _remember(self, repo: Path, job: Job, before: RepoUpkeep, done: bool) -> RepoUpkeep:
@@ -221,7 +220,7 @@ class Maintenance:
                 return _damage(repo, words, found)
             raise FailureError(replace(failure, git_command=f"git {' '.join(words)}", stderr=found.stderr))
         if code & (_FSCK_GRAPH | _FSCK_MIDX):
-            await _to_its_end(upkeep.remove_derived, repo)
+            await folder.to_its_end(upkeep.remove_derived, repo)
             code &= ~(_FSCK_GRAPH | _FSCK_MIDX)
         if code == 0 or (code == _FSCK_OBJECTS and _only_content_defects(found)):
             return None
@@ -255,16 +254,6 @@ class Maintenance:
             check=check,
             background=True,
         )
-
-
-async def _to_its_end(work: Callable[..., _T], *args: object) -> _T:
-    """Work in a thread that writes: when cancelled it is waited for, or it would write without the lock."""
-    running = asyncio.ensure_future(asyncio.to_thread(work, *args))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        raise
 
 
 def _check_repackable(repo: Path, facts: RepoUpkeep) -> None:

@@ -22,13 +22,12 @@ from pathlib import Path
 
 from evermirror.core.keep.guard import GuardSettings, judge
 from evermirror.core.keep.names import archive_name
-from evermirror.edge.git import folder, keep
-from evermirror.edge.git.ancestry import find_rewritten, is_unrelated, questions
+from evermirror.edge.git import damage, folder, keep
+from evermirror.edge.git.ancestry import find_rewritten, is_public, is_unrelated, questions
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.damage import confirm_damage, make_readable, read_or_damaged, with_likely_head
-from evermirror.edge.git.environment import Remote
+from evermirror.edge.git.environment import Asker, Remote
 from evermirror.edge.git.folder import DiskUsage, Locks, folder_id
-from evermirror.edge.git.incoming import Incoming, is_empty_of_other_format, named_key
+from evermirror.edge.git.incoming import Incoming, named_key
 from evermirror.edge.git.keep import HeldBack as HeldBack
 from evermirror.edge.git.outcome import SyncOutcome as SyncOutcome
 from evermirror.edge.git.outcome import first_outcome, outcome_of
@@ -43,9 +42,9 @@ from evermirror.edge.git.refs import (
     with_kept,
     with_real_head,
 )
+from evermirror.edge.git.short_fetch import ShortWay
 from evermirror.edge.git.transfer import OnProgress, Reprobe, Seed, Transfer, follow
 from evermirror.edge.git.trash import Trash, Trashed
-from evermirror.edge.git.upkeep import is_damaged
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.kept import GuardMemory, KeptTip
@@ -101,6 +100,7 @@ class Mirrors:
         self._clock = clock
         self._locks = Locks(root / ".locks", self._settings.lock_wait_s)
         self._trash = Trash(root)
+        self._short = ShortWay()
         self._incoming = Incoming(root, git, steps_after_bytes=self._settings.steps_after_bytes)
         try:
             for path in (root, self._trash.folder, self._incoming.folder):
@@ -132,6 +132,7 @@ class Mirrors:
         guard: GuardMemory | None = None,
         accept: bool = False,
         remote: Remote | None = None,
+        ask: Asker | None = None,
         seed: Seed | None = None,
     ) -> SyncOutcome:
         """Make the mirror equal to ``seen``, or to what ``reprobe`` sees where upstream moved on.
@@ -140,7 +141,7 @@ class Mirrors:
         come from ``remote`` where one is given, and from ``seed`` first. A mirror that fsck found broken is
         replaced."""
         wish = _Wish(spec, force, guard, accept, seed)
-        remote = remote or self._git.remote(spec, addresses)
+        remote = remote or self._git.remote(spec, addresses, ask)
         path = self.path(spec.key)
         async with self._locks.hold(folder_id(spec.key)) as lock_fd:
             transfer = Transfer(
@@ -149,15 +150,15 @@ class Mirrors:
             try:
                 if not await asyncio.to_thread(path.is_dir):
                     return await self._clone(wish, transfer, seen, reprobe)
-                if await asyncio.to_thread(_must_be_replaced, path, seen):
+                if await asyncio.to_thread(damage.must_be_replaced, path, seen):
                     return await self._replace(wish, transfer, seen, reprobe)
                 try:
                     return await self._update(wish, transfer, seen, reprobe)
                 except FailureError as error:
-                    await asyncio.to_thread(folder.clean_leftovers, path)
+                    await folder.to_its_end(folder.clean_leftovers, path)
                     if not error.failure.corrupt:
                         raise
-                    await confirm_damage(self._git, path, error.failure)
+                    await damage.confirm_damage(self._git, path, error.failure)
                 return await self._replace(wish, transfer, seen, reprobe)
             except OSError as error:
                 raise FailureError(folder.failure_of(error)) from error
@@ -167,25 +168,27 @@ class Mirrors:
     ) -> SyncOutcome:
         repo = transfer.repo
         with transfer.phase("read"):
-            await asyncio.to_thread(folder.clean_leftovers, repo)
-            local = await read_or_damaged(self._git, repo)
+            await folder.to_its_end(folder.clean_leftovers, repo)
+            local = await damage.read_or_damaged(self._git, repo)
             if transfer.bytes_max is not None:
                 transfer.bytes_before = await asyncio.to_thread(folder.size_of, repo)
         self._guard(wish, local.public, with_real_head(seen))
         wants = plan_refs(local, seen, force=wish.force).wants
         near = await transfer.fetch_seed(wish.seed, wants, seen, local.public)
         local = replace(local, staged=local.staged | near)
+        told: NewCommits | None = None
 
         async def fetch_for(seen: RefSnapshot) -> None:
-            if wants := plan_refs(local, seen, force=wish.force).wants:
-                await transfer.fetch(wants)
+            nonlocal told
+            told = await self._short.fetch(transfer, plan_refs(local, seen, force=wish.force), local)
 
         seen = await follow(fetch_for, seen, reprobe)
         plan = plan_refs(local, seen, force=wish.force, append_only=wish.append_only)
+        plan = plan if told is None else replace(plan, staged=local.staged)  # what came so is not staged
         known = set(local.public.refs.values())
         tips = {c.new for c in plan.updates if c.new is not None}
         counting = asyncio.create_task(
-            new_commits(self._git, repo, tips, known, limit=self._settings.commits_max)
+            new_commits(self._git, repo, tips, known, limit=self._settings.commits_max, told=told)
         )
         try:
             with transfer.phase("keep"):
@@ -197,6 +200,9 @@ class Mirrors:
             with transfer.phase("count"):
                 times = (await counting).times
                 size = await asyncio.to_thread(folder.size_of, repo)
+        except (FailureError, OSError):
+            await transfer.stage(plan.wants if told is not None else ())
+            raise
         finally:
             counting.cancel()
             await asyncio.wait({counting})
@@ -238,7 +244,7 @@ class Mirrors:
         spec = wish.spec
         fresh, seen = await self._incoming.clone(spec, transfer, seen, reprobe, wish.seed)
         with transfer.phase("publish"):
-            await asyncio.to_thread(folder.publish, fresh, self.path(spec.key), self._root)
+            await folder.to_its_end(folder.publish, fresh, self.path(spec.key), self._root)
         return await self._first_outcome(spec.key, transfer, seen)
 
     async def _first_outcome(self, key: RepoKey, transfer: Transfer, seen: RefSnapshot) -> SyncOutcome:
@@ -253,9 +259,9 @@ class Mirrors:
         key = wish.spec.key
         path = self.path(key)
         try:
-            await asyncio.to_thread(make_readable, path)
+            await asyncio.to_thread(damage.make_readable, path)
             local = await read_local(self._git, path)
-            local = replace(local, public=with_likely_head(local.public, seen))
+            local = replace(local, public=damage.with_likely_head(local.public, seen))
         except (FailureError, OSError):
             local = LocalRefs(RefSnapshot({}))
         self._guard(wish, local.public, with_real_head(seen))
@@ -267,7 +273,7 @@ class Mirrors:
                 folder.remove_tree(fresh)
                 raise
         with transfer.phase("publish"):
-            await asyncio.to_thread(folder.exchange, fresh, path)
+            await folder.to_its_end(folder.exchange, fresh, path)
             await asyncio.to_thread(self._trash.put, fresh, key, self._clock(), damaged=True)
         outcome = await self._first_outcome(key, transfer, seen)
         changes = changes_between(local.public, seen)
@@ -320,16 +326,15 @@ class Mirrors:
     async def read_refs(self, key: RepoKey) -> RefSnapshot:
         """The public refs of a mirror."""
         try:
-            return (await read_or_damaged(self._git, self.path(key))).public
+            return (await damage.read_or_damaged(self._git, self.path(key))).public
         except OSError as error:
             raise FailureError(folder.failure_of(error)) from error
 
     async def has_commit(self, key: RepoKey, oid: str) -> bool:
-        """Is this commit in the mirror?"""
+        """Do the mirror's branches and tags contain this commit?"""
         if _OID.fullmatch(oid) is None or not self.path(key).is_dir():
             return False
-        found = await self._git.run(["cat-file", "-e", f"{oid}^{{commit}}"], repo=self.path(key), check=False)
-        return found.returncode == 0
+        return await is_public(self._git, self.path(key), oid)
 
     async def held(self) -> list[RepoKey]:
         """The keys of all mirrors on disk."""
@@ -391,7 +396,3 @@ class Mirrors:
             if key is not None and Path(mirror_path(key)) == path:
                 keys.append(key)
         return keys
-
-
-def _must_be_replaced(path: Path, seen: RefSnapshot) -> bool:
-    return is_damaged(path) or is_empty_of_other_format(path, seen)

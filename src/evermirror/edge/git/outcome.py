@@ -51,7 +51,7 @@ def outcome_of(
         changes=changes_between(before, after),
         commits=commits,
         push_times=times,
-        received_bytes=transfer.received_bytes,
+        received_bytes=transfer.received_bytes + transfer.discarded_bytes,
         size_bytes=size,
         phases_s=tuple(transfer.phases_s.items()),
     )

@@ -21,13 +21,14 @@ import asyncio
 import hashlib
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from evermirror import __version__
 from evermirror.edge.git import answers, lsrefs
 from evermirror.edge.git.connection import HttpLimits, Response, malformed
+from evermirror.edge.git.environment import PACK_BYTES_MAX, Asker
 from evermirror.edge.git.httpclient import HttpClient, tls_context
 from evermirror.edge.git.probe_memory import ProbeMemory, Server, Visit, Way, split_authority, split_url
 from evermirror.errors import EnvironmentUnfit
@@ -171,16 +172,47 @@ class Prober:
         if scheme not in ("https", "http"):
             return await self._ask_git(spec, await self._addresses(scheme, authority), mark)
         server = self._memory.server(scheme, authority)
-        origin = server.origin
-        addresses = await self._resolver.resolve(origin.host, origin.port)
-        authorization = self._credentials.authorization(spec)
-        if authorization is not None and scheme == "http":
-            self._check_plain(server, addresses)
-        visit = Visit(spec, server, path, addresses, authorization, self._memory.learnt(spec.url))
-        outcome = await self._visit(visit, mark)
+        addresses = await self._resolver.resolve(server.origin.host, server.origin.port)
+        outcome = await self._visit(self._visit_of(spec, server, path, addresses), mark)
         if outcome.__class__ is Unchanged:
             self._unchanged += 1
         return outcome
+
+    def _visit_of(self, spec: RepoSpec, server: Server, path: str, addresses: tuple[str, ...]) -> Visit:
+        authorization = self._credentials.authorization(spec)
+        if authorization is not None and server.origin.scheme == "http":
+            self._check_plain(server, addresses)
+        return Visit(spec, server, path, addresses, authorization, self._memory.learnt(spec.url))
+
+    def asker(self, spec: RepoSpec) -> Asker:
+        """For a small change (short_fetch.py): one question over the connections of the polls. Nothing is
+        answered where polls do not ask upstream directly either, and where git must find words for it."""
+
+        async def ask(body: bytes) -> AsyncGenerator[bytes, None]:
+            scheme, authority, path = split_url(spec.url)
+            if scheme not in ("https", "http"):
+                return
+            server = self._memory.server(scheme, authority)
+            try:
+                addresses = await self._resolver.resolve(server.origin.host, server.origin.port)
+            except FailureError:
+                return
+            visit = self._visit_of(spec, server, path, addresses)
+            way = self._memory.way(visit, self._monotonic())
+            if way is not Way.DIRECT or not visit.server.understands_direct:
+                return
+            try:
+                response = await self._http.request(
+                    visit.server.origin, visit.addresses, visit.ask(body), PACK_BYTES_MAX
+                )
+            except FailureError:
+                return
+            if answers.is_git(response):
+                yield response.body
+            elif (refusal := self._failed(visit, response)).failure.kind is FailureKind.RATE_LIMITED:
+                raise refusal  # who is asked to stay away does not ask again by git
+
+        return ask
 
     async def _visit(self, visit: Visit, mark: bytes | None) -> Unchanged | Seen:
         way = self._memory.way(visit, self._monotonic())

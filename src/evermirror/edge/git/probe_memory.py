@@ -42,6 +42,7 @@ class Server:
     origin: Origin
     authority: str
     post_rest: Mapping[str, bytes]  # by object format: headers and body of a POST, after the request line
+    ask_rest: bytes  # the headers of any other POST, without its length
     get_rest: bytes
     way: Way = Way.DIRECT
     way_until: float = 0.0
@@ -131,6 +132,13 @@ class Visit:
             (b"POST ", self.path.encode("ascii"), b"/git-upload-pack HTTP/1.1\r\n", self._login(), rest)
         )
 
+    def ask(self, body: bytes) -> bytes:
+        """A request with another command than `ls-refs`."""
+        length = b"Content-Length: %d\r\n\r\n" % len(body)
+        line = b"/git-upload-pack HTTP/1.1\r\n"
+        parts = (b"POST ", self.path.encode("ascii"), line, self._login(), self.server.ask_rest, length, body)
+        return b"".join(parts)
+
     def get(self) -> bytes:
         """The request for capabilities, or for the refs of an older server."""
         line = b"/info/refs?service=git-upload-pack HTTP/1.1\r\n"
@@ -172,6 +180,7 @@ class ProbeMemory:
                 name: f"{post}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body
                 for name, body in self._bodies.items()
             },
+            ask_rest=post.encode("ascii"),
             get_rest=f"{common}Accept: */*\r\n\r\n".encode("ascii"),
         )
 

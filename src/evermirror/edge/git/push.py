@@ -11,7 +11,7 @@ tip that upstream throws away is kept). Success means that the target was seen t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import structlog
 
 from evermirror.core.push.plan import LastPut, PushPlan, public_refs
 from evermirror.core.push.settle import Settled, intents, settle
+from evermirror.core.push.standing import REFS_SHOWN, standing_of
 from evermirror.edge.forge.default_branch import DefaultBranches
 from evermirror.edge.git.classify import at_target
 from evermirror.edge.git.command import Git
@@ -30,7 +31,7 @@ from evermirror.edge.git.progress import GitProgress
 from evermirror.edge.git.push_planning import Planning
 from evermirror.edge.git.push_sending import PushSettings as PushSettings
 from evermirror.edge.git.push_sending import Sending, out_of_contact
-from evermirror.edge.git.put_file import UNSEEN, PutRecord, read_put, write_put
+from evermirror.edge.git.put_file import UNSEEN, PutRecord, read_put, read_puts, write_put
 from evermirror.edge.git.ref_files import read_ref_files
 from evermirror.edge.git.refless import refless
 from evermirror.edge.git.refs import head_target, sort_refs
@@ -40,7 +41,16 @@ from evermirror.edge.store.whole import whole
 from evermirror.errors import InvalidUrl
 from evermirror.model.failure import OURS, Failure, FailureError, FailureKind
 from evermirror.model.printable import one_line
-from evermirror.model.push import REFS_TOLD, Pushed, PushedRef, PushTo, RefOutcome, put_digest
+from evermirror.model.push import (
+    PUSHES_MAX,
+    REFS_TOLD,
+    Pushed,
+    PushedRef,
+    PushTo,
+    RefOutcome,
+    Standings,
+    put_digest,
+)
 from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
 from evermirror.model.repo import RepoKey, RepoSpec
 from evermirror.model.url import parse_url
@@ -112,6 +122,11 @@ class Pusher:
         except (InvalidUrl, OSError):
             return True
         return to.adopt or here is None or not is_level(record, here, to)
+
+    async def standings(self, key: RepoKey) -> Standings:
+        """How all targets are that something was put at, as far as our own files tell."""
+        refs = public_refs((await self._mirrors.read_refs(key)).refs)
+        return await asyncio.to_thread(_standings, self._mirrors.path(key), refs)
 
     async def push(
         self,
@@ -345,6 +360,13 @@ def is_level(record: PutRecord | None, here: RefSnapshot, to: PushTo) -> bool:
         return False
     put = put_digest(record.last.refs)
     return put == to.put and put == put_digest(public_refs(here.refs))
+
+
+def _standings(repo: Path, refs: Mapping[str, Oid]) -> Standings:
+    puts = read_puts(repo, PUSHES_MAX)
+    most = min(REFS_SHOWN, REFS_TOLD // max(len(puts), 1))
+    targets = tuple(standing_of(target, put.url, refs, put.last, most) for target, put in puts.items())
+    return Standings(len(refs), put_digest(refs), targets)
 
 
 def _damaged(what: str) -> Failure:

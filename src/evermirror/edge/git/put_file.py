@@ -57,11 +57,27 @@ def put_path(repo: Path, target: TargetId) -> Path:
 
 def read_put(repo: Path, target: TargetId, url: str) -> PutRecord | None:
     """None where there is none, or none of this address, or it is damaged: then nothing is known."""
-    path = put_path(repo, target)
+    record = _read(put_path(repo, target))
+    return record if record is not None and record.url == url else None
+
+
+def read_puts(repo: Path, most: int) -> dict[TargetId, PutRecord]:
+    """Of all targets that something was put at, the newest of them where there are very many."""
+    try:
+        numbers = [int(path.name) for path in (repo / FOLDER).iterdir() if path.name.isdecimal()]
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError as error:
+        raise FailureError(failure_of(error)) from error
+    known = {TargetId(n): _read(put_path(repo, TargetId(n))) for n in sorted(numbers)[-most:]}
+    return {target: record for target, record in known.items() if record is not None}
+
+
+def _read(path: Path) -> PutRecord | None:
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             raise ValueError("too large")
-        record = _parse(path.read_bytes())
+        return _parse(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -69,7 +85,6 @@ def read_put(repo: Path, target: TargetId, url: str) -> PutRecord | None:
     except ValueError as error:
         log.warning("what was last put is not readable", path=str(path), reason=str(error))
         return None
-    return record if record.url == url else None
 
 
 def write_put(repo: Path, target: TargetId, record: PutRecord) -> None:

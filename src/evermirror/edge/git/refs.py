@@ -24,8 +24,9 @@ from pathlib import Path
 from evermirror.core.keep.names import ARCHIVE, KEPT, STAMP_CHARS, archive_name, free_time, kept_tip
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY
+from evermirror.edge.git.folder import to_its_end
 from evermirror.edge.git.lsrefs import valid_name
-from evermirror.edge.git.ref_files import read_ref_files
+from evermirror.edge.git.ref_files import move_refs, read_ref_files
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.kept import KeptTip, Why
 from evermirror.model.refs import PUBLIC_PREFIXES, Oid, RefChange, RefSnapshot, changes_between
@@ -40,6 +41,7 @@ OUR_DATED = (KEPT, ARCHIVE)
 NO_HEAD = "refs/heads/no-head"
 
 BULK_CHANGES = 200  # from here on one packed file with one fsync is cheaper than one for each ref
+MOVES_MAX = 20  # written without git: a file and an fsync each, as git does it
 COUNT_TIMEOUT_S = 120.0  # the largest known history is walked in less
 
 
@@ -174,10 +176,17 @@ async def apply_plan(git: Git, repo: Path, plan: RefPlan, *, lock_fd: int, durab
     kept_before = bulk and bool(plan.kept)
     if kept_before:
         await _run_transactions(git, repo, _transaction(_keep(plan, plan.kept)), lock_fd, bulk=True)
-    if transactions := transaction_input(plan, kept_before=kept_before):
+    moved = durable and moves_only(plan) and await to_its_end(move_refs, repo, plan.updates)
+    if not moved and (transactions := transaction_input(plan, kept_before=kept_before)):
         await _run_transactions(git, repo, transactions, lock_fd, bulk=bulk)
     if plan.new_head is not None:
         write_head(repo, plan.new_head)
+
+
+def moves_only(plan: RefPlan) -> bool:
+    """A few refs that are here get other values, and nothing else happens: that takes no process."""
+    others = plan.deletions or plan.kept or plan.staged or any(c.old is None for c in plan.updates)
+    return not others and 0 < len(plan.updates) <= MOVES_MAX
 
 
 async def _run_transactions(git: Git, repo: Path, transactions: bytes, lock_fd: int, *, bulk: bool) -> None:
@@ -243,9 +252,17 @@ class NewCommits:
 
 
 async def new_commits(
-    git: Git, repo: Path, tips: Collection[Oid], known: Collection[Oid], *, limit: int
+    git: Git,
+    repo: Path,
+    tips: Collection[Oid],
+    known: Collection[Oid],
+    *,
+    limit: int,
+    told: NewCommits | None = None,
 ) -> NewCommits:
-    """What ``tips`` have and ``known`` have not; at most ``limit``."""
+    """What ``tips`` have and ``known`` have not; at most ``limit``. ``told``: that was asked already."""
+    if told is not None:
+        return replace(told, times=told.times[:limit])
     fresh = set(tips) - set(known)
     lines = [*fresh, *(f"^{oid}" for oid in set(known))]
     return await _list_commits(git, repo, lines, [], limit) if fresh else NewCommits()
@@ -270,10 +287,15 @@ async def _list_commits(
         )
     except FailureError:
         return NewCommits()
+    return parse_commits(listing.stdout.splitlines())
+
+
+def parse_commits(lines: Iterable[bytes]) -> NewCommits:
+    """Each line is ``%ct %H %P``."""
     times: list[float] = []
     parents: dict[Oid, tuple[Oid, ...]] = {}
-    for line in listing.stdout.decode("ascii", "replace").splitlines():
-        time, commit, *before = line.split()
+    for line in lines:
+        time, commit, *before = line.decode("ascii", "replace").split()
         parents[Oid(commit)] = tuple(map(Oid, before))
         if time.lstrip("-").isdigit():
             times.append(float(time))

@@ -30,6 +30,7 @@ from evermirror.edge.git.pktline import PktError, encode
 from evermirror.edge.git.refs import NO_HEAD, OWN_NAMESPACE, head_target
 from evermirror.edge.git.serve_cache import ANSWER_BYTES_MAX, Answers, Pack, Packs
 from evermirror.edge.git.serve_gate import Gate, ServerBusy
+from evermirror.edge.git.serve_refs import list_refs
 from evermirror.edge.git.serve_request import LS_REFS, BadRequest, RequestScan, RequestTooLarge, bounded_body
 from evermirror.edge.git.serve_state import State, States
 from evermirror.edge.git.serve_tips import Tips, TipsReader
@@ -202,7 +203,7 @@ class GitServer:
             yield answer
             return
         with suppress(AnswerEndedBadly):
-            async with self._listing.hold(ask.client), aclosing(self._run(ask)) as chunks:
+            async with aclosing(self._told(ask)) as chunks:
                 async for chunk in chunks:
                     yield chunk
 
@@ -216,16 +217,32 @@ class GitServer:
     async def _gather(self, key: bytes, ask: _Ask, state: State) -> bytes | None:
         gathered = bytearray()
         try:
-            async with self._listing.hold(ask.client), aclosing(self._run(ask)) as chunks:
+            async with aclosing(self._told(ask)) as chunks:
                 async for chunk in chunks:
                     gathered += chunk
                     if len(gathered) > ANSWER_BYTES_MAX:
                         return None
         except AnswerEndedBadly:
             return bytes(gathered)
+        answer = bytes(gathered)
         if self._states.read(ask.repo) == state:  # nothing moved meanwhile
-            self._answers.put(key, bytes(gathered))
-        return bytes(gathered)
+            self._answers.put(key, answer)
+        return answer
+
+    async def _told(self, ask: _Ask) -> AsyncGenerator[bytes, None]:
+        async with self._listing.hold(ask.client):
+            if (answer := await self._from_files(ask)) is not None:
+                yield answer
+                return
+            async with aclosing(self._run(ask)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _from_files(self, ask: _Ask) -> bytes | None:
+        if ask.options or not _wants_v2(ask.protocol):
+            return None
+        shown = (KEPT,) if self._settings.shows_kept else ()
+        return await asyncio.to_thread(list_refs, ask.repo, ask.body, OWN_NAMESPACE, shown)
 
     # Packs
 

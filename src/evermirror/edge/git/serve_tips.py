@@ -7,6 +7,7 @@ tip is not looked for: git has no cheap way to tell.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from evermirror.core.keep.names import KEPT, stamp_of, time_of
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.refs import OWN_NAMESPACE
+from evermirror.edge.git.ref_files import SERVED_BYTES_MAX, read_ref_files
+from evermirror.edge.git.refs import OWN_NAMESPACE, encode_name, parse_listing
 from evermirror.edge.git.serve_state import State
 from evermirror.model.failure import FailureError
 
@@ -98,13 +100,11 @@ class TipsReader:
             self._ids -= self._known.popitem(last=False)[1][1].count
 
     async def _ask(self, repo: Path) -> Tips:
-        listing = await self._git.run(["for-each-ref", "--format=%(objectname) %(refname)"], repo=repo)
         public: set[bytes] = set()
         hidden: set[bytes] = set()
         lately: dict[bytes, str] = {}
         oldest = stamp_of(self._utc() - LATELY_S)
-        for line in listing.stdout.splitlines():
-            oid, _, name = line.partition(b" ")
+        for name, oid in await self._refs(repo):
             (hidden if name.startswith(_OWN) else public).add(oid)
             if (stamp := _stamp(name)) >= oldest:
                 lately[oid] = max(stamp, lately.get(oid, ""))
@@ -123,6 +123,14 @@ class TipsReader:
         # No commit leads to a tag object: it is public only where a public ref names it.
         reached = dict.fromkeys(tags & hidden, False)
         return Tips(frozenset(public), frozenset(hidden), self._clock(), reached, lately)
+
+    async def _refs(self, repo: Path) -> list[tuple[bytes, bytes]]:
+        """From its files, where they are plain and not large."""
+        refs = await asyncio.to_thread(read_ref_files, repo, SERVED_BYTES_MAX)
+        if refs is None:
+            listing = await self._git.run(["for-each-ref", "--format=%(objectname) %(refname)"], repo=repo)
+            refs = parse_listing(listing.stdout)
+        return [(encode_name(name), oid.encode("ascii")) for name, oid in refs.items()]
 
     async def _reached(self, repo: Path, oid: bytes) -> bool:
         """Nothing is left of it once everything public is taken away."""

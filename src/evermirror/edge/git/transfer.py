@@ -11,7 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -84,6 +84,7 @@ class Transfer:
     bytes_max: int | None = None  # of the whole repository
     bytes_before: int = 0  # already here
     received_bytes: int = 0
+    discarded_bytes: int = 0  # came too, and count for no bound: nothing of it is here
     phases_s: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -94,6 +95,11 @@ class Transfer:
             yield
         finally:
             self.phases_s[name] = self.phases_s.get(name, 0.0) + time.monotonic() - started
+
+    def tell(self, phase: str, percent: float | None = None, more_bytes: int = 0) -> None:
+        """Progress, to whoever follows it."""
+        if self.on_progress is not None:
+            self.on_progress(GitProgress(phase, percent, self.received_bytes + more_bytes))
 
     async def fetch(self, wants: Iterable[Oid], *options: str) -> None:
         """Bring these tips, and all that they need, into staging. git checks that nothing is missing.
@@ -134,9 +140,8 @@ class Transfer:
             self.received_bytes = received_before + reader.received_bytes
             if self.bytes_max is not None and self.bytes_before + self.received_bytes > self.bytes_max:
                 raise FailureError(too_large(self.bytes_max))
-            if steps and self.on_progress is not None:
-                last = steps[-1]
-                self.on_progress(GitProgress(last.phase, last.percent, self.received_bytes))
+            if steps:
+                self.tell(steps[-1].phase, steps[-1].percent)
 
         with self.phase("fetch"):
             await self.git.run(
@@ -149,6 +154,17 @@ class Transfer:
                 no_progress_s=self.git.settings.no_progress_s,
                 keep_fds=(self.lock_fd,),
             )
+
+    async def stage(self, tips: Iterable[Oid]) -> None:
+        """What came and could not be published: it need not come again."""
+        if lines := "".join(f"create {STAGING}{oid} {oid}\n" for oid in tips):
+            with suppress(FailureError):
+                await self.git.run(
+                    ["update-ref", "--stdin"],
+                    repo=self.repo,
+                    stdin=lines.encode("ascii"),
+                    keep_fds=(self.lock_fd,),
+                )
 
     async def fetch_seed(
         self, seed: Seed | None, wants: frozenset[Oid], seen: RefSnapshot, here: RefSnapshot

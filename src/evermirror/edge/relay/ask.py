@@ -91,3 +91,8 @@ async def no_body() -> AsyncIterator[bytes]:
     """What is sent with a question for refs."""
     return
     yield b""
+
+
+async def once(body: bytes) -> AsyncIterator[bytes]:
+    """What is sent with a question that is here whole."""
+    yield body

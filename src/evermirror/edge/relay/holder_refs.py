@@ -10,7 +10,7 @@ from dataclasses import replace
 from evermirror import __version__
 from evermirror.core.keep.names import KEPT
 from evermirror.edge.git import lsrefs
-from evermirror.edge.relay.ask import AnswerTooLarge, Ask, HolderFailed, HolderRefused, Reach, no_body
+from evermirror.edge.relay.ask import AnswerTooLarge, Ask, HolderFailed, HolderRefused, Reach, no_body, once
 from evermirror.model.refs import PUBLIC_PREFIXES, RefSnapshot
 from evermirror.model.relay import Source
 
@@ -66,7 +66,7 @@ async def _object_format(reach: Reach, ask: Ask, bytes_max: int) -> str:
 async def _listing(
     reach: Reach, ask: Ask, prefixes: tuple[str, ...], object_format: str, bytes_max: int
 ) -> bytes:
-    return await _whole(reach, ask, _once(lsrefs.request_body(prefixes, AGENT, object_format)), bytes_max)
+    return await _whole(reach, ask, once(lsrefs.request_body(prefixes, AGENT, object_format)), bytes_max)
 
 
 async def _whole(reach: Reach, ask: Ask, body: AsyncIterator[bytes], bytes_max: int) -> bytes:
@@ -77,7 +77,3 @@ async def _whole(reach: Reach, ask: Ask, body: AsyncIterator[bytes], bytes_max: 
             if len(gathered) > bytes_max:
                 raise AnswerTooLarge(f"its refs are more than {bytes_max} bytes")
     return bytes(gathered)
-
-
-async def _once(body: bytes) -> AsyncIterator[bytes]:
-    yield body

@@ -21,6 +21,8 @@ class _Holder:
     lines: set[Line] = field(default_factory=set)
     retired: set[Line] = field(default_factory=set)  # end with the request that they carry
     waiting: deque[asyncio.Future[Line]] = field(default_factory=deque)
+    least_free: int = 0  # since the last look: so many were not needed meanwhile
+    looked_after: bool = False  # somebody will look
 
 
 class Holders:
@@ -83,7 +85,9 @@ class Holders:
         if holder is None:
             raise HolderAway(f"{node} is not connected to this relay", RETRY_S)
         while holder.free:
-            if (line := holder.free.popleft()).fresh:
+            line = holder.free.popleft()
+            holder.least_free = min(holder.least_free, len(holder.free))
+            if line.fresh:
                 return line
             line.abort("it spoke unasked")
         place: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
@@ -113,8 +117,21 @@ class Holders:
             holder.waiting.popleft().set_result(line)
         else:
             holder.free.append(line)
-            if len(holder.free) > self._limits.free_lines_max:
-                holder.free.popleft().close("one free line less is enough")
+            if len(holder.free) > self._limits.free_lines_max and not holder.looked_after:
+                self._look_later(holder)
+
+    def _look_later(self, holder: _Holder) -> None:
+        """A line costs a handshake: none is closed that the next question of a burst needs."""
+        holder.looked_after, holder.least_free = True, len(holder.free)
+        asyncio.get_running_loop().call_later(self._limits.spare_s, self._close_spare, holder)
+
+    def _close_spare(self, holder: _Holder) -> None:
+        holder.looked_after = False
+        spare = min(holder.least_free, len(holder.free) - self._limits.free_lines_max)
+        for _ in range(spare):
+            holder.free.popleft().close("one free line less is enough")
+        if len(holder.free) > self._limits.free_lines_max:
+            self._look_later(holder)
 
     def _forget_later(self, node: NodeId, holder: _Holder) -> None:
         asyncio.get_running_loop().call_later(self._limits.back_s, self._forget, node, holder)

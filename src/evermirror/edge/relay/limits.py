@@ -42,7 +42,8 @@ class RelayLimits:
 
     serving_lines_max: int = 20_000
     lines_per_worker: int = 16
-    free_lines_max: int = 2  # of one worker, once a burst is over
+    free_lines_max: int = 2  # of one worker, once a burst is over: no more were needed for …
+    spare_s: float = 5.0
     asking_lines_max: int = 1_000
     asking_per_node: int = 64
     strangers_max: int = 200  # connections that have not said yet who they are, and of these …

@@ -135,6 +135,7 @@ def _sync_out(command: SyncNow) -> pb.SyncNow:
         priority=priority_out(command.priority),
         accept=command.accept,
         push=targets_out(command.push),
+        early=command.early,
     )
 
 
@@ -147,6 +148,7 @@ def _sync_in(m: pb.SyncNow) -> SyncNow:
         priority=priority_in(m.priority, "SyncNow.priority"),
         accept=m.accept,
         push=targets_in(m.push),
+        early=m.early,
     )
 
 

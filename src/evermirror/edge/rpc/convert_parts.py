@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from evermirror.edge.rpc.convert_values import (
@@ -25,7 +26,7 @@ from evermirror.edge.rpc.convert_values import (
 )
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.model.access import Role
-from evermirror.model.activity import Activity
+from evermirror.model.activity import NO_RHYTHM, Activity, Rhythm, rhythm_of
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import KeptTip, Why
 from evermirror.model.messages import HeldRepo
@@ -60,6 +61,7 @@ _ROLE_OF = {number: value for value, number in _ROLES.items()}
 _WHY_OF = {number: value for value, number in _WHYS.items()}
 
 _COUNTS = 3  # of an Activity
+_RHYTHM = 5  # numbers of one
 
 
 def priority_out(value: Priority | None) -> pb.Priority.ValueType:
@@ -107,6 +109,7 @@ def spec_out(spec: RepoSpec) -> pb.RepoSpec:
         credential=maybe(maybe_name, spec.credential, "RepoSpec.credential"),
         fallbacks=[name(url, "RepoSpec.fallbacks") for url in spec.fallbacks],
         pulled=spec.pulled,
+        hooked=spec.hooked,
     )
 
 
@@ -126,6 +129,7 @@ def spec_in(m: pb.RepoSpec) -> RepoSpec:
         credential=maybe_name(m.credential, "RepoSpec.credential") if m.HasField("credential") else None,
         fallbacks=tuple([name(u, "RepoSpec.fallbacks") for u in bounded(m.fallbacks, "RepoSpec.fallbacks")]),
         pulled=m.pulled,
+        hooked=m.hooked,
     )
 
 
@@ -134,18 +138,47 @@ def activity_out(activity: Activity) -> pb.Activity:
         counts=[finite(c, "Activity.counts") for c in activity.counts],
         as_of=finite(activity.as_of, "Activity.as_of"),
         last_push_at=finite(activity.last_push_at, "Activity.last_push_at"),
+        rhythm=_rhythm_out(activity.rhythm),
     )
 
 
 def activity_in(m: pb.Activity) -> Activity:
     if len(m.counts) != _COUNTS:
         raise FrameInvalid(f"Activity.counts has {len(m.counts)} items, not {_COUNTS}")
-    short, middle, long = (finite(c, "Activity.counts") for c in m.counts)
+    short, middle, long = (_fading(c, "Activity.counts") for c in m.counts)
     return Activity(
         counts=(short, middle, long),
         as_of=finite(m.as_of, "Activity.as_of"),
         last_push_at=finite(m.last_push_at, "Activity.last_push_at"),
+        rhythm=_rhythm_in(m.rhythm),
     )
+
+
+def _fading(value: float, what: str) -> float:
+    if value < 0.0:
+        raise FrameInvalid(f"{what} is {value}, which is less than none")
+    return finite(value, what)
+
+
+def _rhythm_out(rhythm: Rhythm) -> list[float]:
+    if rhythm == NO_RHYTHM:
+        return []
+    day, half_day = rhythm.day, rhythm.half_day
+    numbers = (rhythm.pushes, day.real, day.imag, half_day.real, half_day.imag)
+    return [finite(number, "Activity.rhythm") for number in numbers]
+
+
+def _rhythm_in(numbers: Sequence[float]) -> Rhythm:
+    """None of it where a node knows nothing of hours."""
+    if not numbers:
+        return NO_RHYTHM
+    if len(numbers) != _RHYTHM:
+        raise FrameInvalid(f"Activity.rhythm has {len(numbers)} items, not {_RHYTHM}")
+    pushes, *waves = (finite(number, "Activity.rhythm") for number in numbers)
+    rhythm = rhythm_of(pushes, waves)
+    if rhythm is None:
+        raise FrameInvalid("Activity.rhythm has waves that are higher than its pushes")
+    return rhythm
 
 
 def failure_out(failure: Failure) -> pb.Failure:

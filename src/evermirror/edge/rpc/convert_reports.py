@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evermirror.core.watch.course import whole_of
 from evermirror.edge.rpc.convert_parts import (
     activity_in,
     activity_out,
@@ -151,7 +152,7 @@ def progress_out(report: Progress) -> pb.Progress:
         key=name(report.key, "Progress.key"),
         task_ids=counts(report.task_ids, "Progress.task_ids"),
         phase=text_out(report.phase),
-        percent=maybe(finite, report.percent, "Progress.percent"),
+        whole_percent=maybe(finite, report.percent, "Progress.whole_percent"),
         received_bytes=count(report.received_bytes, "Progress.received_bytes"),
         at=finite(report.at, "Progress.at"),
     )
@@ -162,10 +163,16 @@ def progress_in(m: pb.Progress) -> Progress:
         key=key(m.key, "Progress.key"),
         task_ids=_tasks_in(m.task_ids, "Progress.task_ids"),
         phase=text_in(m.phase, "Progress.phase"),
-        percent=finite(m.percent, "Progress.percent") if m.HasField("percent") else None,
+        percent=_percent_in(m),
         received_bytes=count(m.received_bytes, "Progress.received_bytes"),
         at=finite(m.at, "Progress.at"),
     )
+
+
+def _percent_in(m: pb.Progress) -> float | None:
+    if m.HasField("whole_percent"):
+        return finite(m.whole_percent, "Progress.whole_percent")
+    return whole_of(m.phase, finite(m.percent, "Progress.percent")) if m.HasField("percent") else None
 
 
 def _synced_out(report: Synced) -> pb.Synced:

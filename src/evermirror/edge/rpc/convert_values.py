@@ -19,6 +19,7 @@ REF_BYTES_MAX = 65_535  # what fits a pkt-line: git itself tells no longer one
 TEXT_BYTES_MAX = 65_536  # of one text for people; a Failure keeps 8 KiB of git's output
 BODY_BYTES_MAX = 6 * 1024 * 1024  # of an Answer
 SEAL_BYTES_MAX = 16_384  # of a pass or a ticket, whose largest part is a key
+TIME_MIN, TIME_MAX = -62_135_596_800.0, 253_402_300_799.0  # the years 1 to 9999, in seconds
 INT_MAX = 2**63 - 1  # what a column of the store holds
 ITEMS_MAX = 100_000  # of one list: above every chunk, and far below what empty items could fill a frame with
 _CUT = "…"
@@ -92,8 +93,11 @@ def keys(values: Sequence[str], what: str, *, items_max: int = ITEMS_MAX) -> tup
 
 
 def finite(value: float, what: str) -> float:
+    """A time, or a number that is far below one: what can be added, subtracted and shown as a date."""
     if not math.isfinite(value):
         raise FrameInvalid(f"{what} is {value}, which is no finite number")
+    if not TIME_MIN <= value <= TIME_MAX:
+        raise FrameInvalid(f"{what} is {value}, which is no time of the years 1 to 9999, and no other number")
     return value
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from evermirror.edge.store import pull_writes, rows
+from evermirror.edge.store import events, pull_writes, rows, telling
 from evermirror.edge.store.changes import numbered, numbers_from, was_held
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.fleet_writes import FleetWrites
@@ -20,6 +20,7 @@ from evermirror.edge.store.tasks import INSERT
 from evermirror.edge.store.writes import (
     Decided,
     Entry,
+    EventWritten,
     Outcome,
     ProjectSaved,
     RepoExcused,
@@ -37,6 +38,7 @@ from evermirror.edge.store.writes import (
     WorkerBound,
 )
 from evermirror.model.activity import Activity
+from evermirror.model.event import NewEvent
 from evermirror.model.repo import RepoStatus
 from evermirror.model.task import TaskStatus
 
@@ -46,7 +48,8 @@ _ABOUT_REPOS = (RepoSynced, RepoFailed, RepoExcused, RepoHeld, RepoVerified)
 _HELD = RepoStatus.HELD.value
 
 
-async def apply(db: Database, batch: Iterable[Entry], now: float) -> None:
+async def apply(db: Database, batch: Iterable[Entry], now: float) -> int:
+    """Returns how many events others are told of it."""
     async with db.write() as c:
         fleet = FleetWrites(db, c)
         others: list[RowWrite] = []
@@ -59,10 +62,13 @@ async def apply(db: Database, batch: Iterable[Entry], now: float) -> None:
                     fleet.bind(write)
                 else:
                     others.append(write)
+        news = list(await fleet.news(now))
         await fleet.flush()
         numbers = await numbers_from(c, now) if any(isinstance(w, _ABOUT_REPOS) for w in others) else count()
         for group in in_groups(others):
-            await _carry_out(c, db, group, numbers)
+            news += await telling.before(c, db, group, now)
+            news += await _carry_out(c, db, group, numbers)
+        return await events.append(c, news, now)
 
 
 def in_groups(writes: Iterable[RowWrite]) -> list[list[RowWrite]]:
@@ -98,13 +104,20 @@ def _row(write: RowWrite) -> tuple[str, object]:
             return ("project", write.project.key)
         case TokenUsed():
             return ("token", write.id)
+        case EventWritten():
+            return ("repo", write.event.repo)  # after what it tells, and before what comes then
 
 
-async def _carry_out(c: AsyncConnection, db: Database, group: list[RowWrite], numbers: Iterator[int]) -> None:
-    """A few statements for the whole group, except where a run of skips may need a new row."""
+async def _carry_out(
+    c: AsyncConnection, db: Database, group: list[RowWrite], numbers: Iterator[int]
+) -> list[NewEvent]:
+    """A few statements for the whole group, except where a run of skips may need a new row. Returns what
+    others are told that was found out on the way."""
     match group[0]:
+        case EventWritten():
+            return await telling.written(c, db, [w for w in group if isinstance(w, EventWritten)])
         case RepoVerified():
-            await _verify(c, db, group, numbers)
+            return await _verify(c, db, group, numbers)
         case SkipsFolded():
             for write in group:
                 await _fold(c, write)
@@ -116,35 +129,36 @@ async def _carry_out(c: AsyncConnection, db: Database, group: list[RowWrite], nu
                 params = [{**p, "p_seq": seq} for p, seq in zip(params, numbers, strict=False)]
             await c.execute(_STATEMENTS[type(group[0])], params)
             await fold_ended(c, [w.id for w in group if isinstance(w, TaskEnded) and _may_fold(w.outcome)])
+    return []
 
 
 def _may_fold(outcome: Outcome) -> bool:
     return outcome.status is TaskStatus.SKIPPED and outcome.failure is None
 
 
-async def _verify(c: AsyncConnection, db: Database, group: list[RowWrite], numbers: Iterator[int]) -> None:
-    """The write there are most of, so each engine gets it in the form it is quickest at."""
-    seen = [(w.key, w.at) for w in group if isinstance(w, RepoVerified) and rows.storable(w.key)]
+async def _verify(
+    c: AsyncConnection, db: Database, group: list[RowWrite], numbers: Iterator[int]
+) -> list[NewEvent]:
+    """The write there are most of, so each engine gets it in the form it is quickest at. Hardly ever is there
+    a failure to clear: that it is asked for first costs less than an UPDATE that finds nothing."""
+    seen = {w.key: w.at for w in group if isinstance(w, RepoVerified) and rows.storable(w.key)}
     if not seen:
-        return
+        return []
     if db.is_sqlite:
-        params = [{"p_key": key, "p_at": at, "p_seq": next(numbers)} for key, at in seen]
-        await c.execute(_VERIFY, params)
+        await c.execute(_VERIFY, [{"p_key": key, "p_at": at} for key, at in seen.items()])
+    else:
+        await c.execute(_VERIFY_ARRAYS, {"p_keys": list(seen), "p_ats": list(seen.values())})
+    troubled, told = await telling.verified(c, db, seen, _TO_CLEAR)
+    if troubled:
+        params = [{"p_key": key, "p_at": seen[key], "p_seq": next(numbers)} for key in troubled]
         await c.execute(_CLEAR_FAILURE, params)
-        return
-    arrays = {
-        "p_keys": [key for key, _ in seen],
-        "p_ats": [at for _, at in seen],
-        "p_seqs": [next(numbers) for _ in seen],
-    }
-    await c.execute(_VERIFY_ARRAYS, arrays)
-    await c.execute(_CLEAR_FAILURE_ARRAYS, arrays)
+    return told
 
 
 def _param(write: RowWrite) -> Params:
     # Names start with p_: SQLAlchemy keeps a column's own name for itself in UPDATE.
     match write:
-        case RepoVerified() | SkipsFolded() | ProjectSaved():
+        case RepoVerified() | SkipsFolded() | ProjectSaved() | EventWritten():
             raise AssertionError("has a way of its own")  # _carry_out
         case RepoSynced():
             return {
@@ -153,7 +167,6 @@ def _param(write: RowWrite) -> Params:
                 "p_head": write.head_commit,
                 "p_refs": write.refs_count,
                 "p_size": write.size_bytes,
-                "p_verified": write.verified_at,
                 "p_changed": write.changed_at,
                 "p_at": write.verified_at,
             } | {f"p_{name}": value for name, value in rows.activity_in(write.activity).items()}
@@ -234,6 +247,7 @@ def _p(name: str, type_: sa.types.TypeEngine[Any] | None = None) -> sa.BindParam
 
 _FLOAT: sa.Double[float] = sa.Double()
 _TEXT = sa.Text()
+_BYTES = sa.LargeBinary()
 _THIS_REPO = repos.c.key == _p("key")
 _NEWER = sa.or_(repos.c.verified_at.is_(None), repos.c.verified_at < _p("at", _FLOAT))
 _TO_CLEAR = sa.or_(
@@ -245,32 +259,31 @@ _STATUS_TOLD = sa.func.coalesce(_p("status", _TEXT), repos.c.status)
 _NEW = repos.c.status == RepoStatus.PENDING.value
 _LIVE_STATUS = sa.case((_STOPPED, repos.c.status), else_=RepoStatus.ACTIVE.value)
 
-# Of a poll that is told late by so much nobody hears; a time further ahead was written under a wrong clock.
-_AHEAD_S = 3600.0
-_AHEAD = repos.c.verified_at > _p("at", _FLOAT) + _AHEAD_S
+_AHEAD = repos.c.verified_at > _p("at", _FLOAT) + telling.AHEAD_S
 
 _VERIFY = repos.update().where(_THIS_REPO, sa.or_(_NEWER, _AHEAD)).values(verified_at=_p("at", _FLOAT))
 
 # Apart from _VERIFY, because it touches indexed columns and hardly ever finds a row.
-_CLEARED: Params = {"status": _LIVE_STATUS, "consecutive_failures": 0, "failure_kind": None}
+_CLEARED: Params = {
+    "status": _LIVE_STATUS,
+    "consecutive_failures": 0,
+    "failure_kind": None,
+    "told_status": None,
+}
 _SEQ = sa.bindparam("p_seq", type_=sa.BigInteger())
 _OTHER_DIGEST = repos.c.digest.is_distinct_from(_p("digest", _TEXT))
+# What a worker tells late is no news; but of the refs that are known it may know more.
+_NOT_OLDER = sa.or_(_NEWER, repos.c.verified_at == _p("at", _FLOAT), _AHEAD)
 _CLEAR_FAILURE = (
     repos.update()
     .where(_THIS_REPO, repos.c.verified_at == _p("at", _FLOAT), _TO_CLEAR)
     .values(_CLEARED | {"updated_at": _p("at", _FLOAT), "change_seq": numbered(_SEQ, was_held())})
 )
 
-# The same two for PostgreSQL: all keys and times as two arrays, one statement.
+# The first for PostgreSQL: all keys and times as two arrays, one statement.
 _SEEN = (
-    sa.func.unnest(
-        _p("keys", postgresql.ARRAY(_TEXT)),
-        _p("ats", postgresql.ARRAY(_FLOAT)),
-        _p("seqs", postgresql.ARRAY(sa.BigInteger())),
-    )
-    .table_valued(
-        sa.column("key", _TEXT), sa.column("at", _FLOAT), sa.column("seq", sa.BigInteger()), name="seen"
-    )
+    sa.func.unnest(_p("keys", postgresql.ARRAY(_TEXT)), _p("ats", postgresql.ARRAY(_FLOAT)))
+    .table_valued(sa.column("key", _TEXT), sa.column("at", _FLOAT), name="seen")
     .render_derived()
 )
 _VERIFY_ARRAYS = (
@@ -280,15 +293,10 @@ _VERIFY_ARRAYS = (
         sa.or_(
             repos.c.verified_at.is_(None),
             repos.c.verified_at < _SEEN.c.at,
-            repos.c.verified_at > _SEEN.c.at + _AHEAD_S,
+            repos.c.verified_at > _SEEN.c.at + telling.AHEAD_S,
         ),
     )
     .values(verified_at=_SEEN.c.at)
-)
-_CLEAR_FAILURE_ARRAYS = (
-    repos.update()
-    .where(repos.c.key == _SEEN.c.key, repos.c.verified_at == _SEEN.c.at, _TO_CLEAR)
-    .values(_CLEARED | {"updated_at": _SEEN.c.at, "change_seq": numbered(_SEEN.c.seq, was_held())})
 )
 
 _OPEN = sa.or_(tasks.c.status == TaskStatus.PENDING.value, tasks.c.status == TaskStatus.RUNNING.value)
@@ -301,20 +309,20 @@ _RETRIES = sa.case(
 
 _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
     RepoSynced: repos.update()
-    .where(_THIS_REPO)
+    .where(_THIS_REPO, sa.or_(_NOT_OLDER, sa.not_(_OTHER_DIGEST)))
     .values(
-        status=_LIVE_STATUS,
+        **_CLEARED,
         digest=_p("digest"),
         head_commit=_p("head"),
         refs_count=_p("refs"),
         size_bytes=_p("size"),
-        verified_at=_p("verified"),
+        verified_at=sa.case((_NOT_OLDER, _p("at", _FLOAT)), else_=repos.c.verified_at),
         changed_at=sa.func.coalesce(_p("changed", _FLOAT), repos.c.changed_at),
-        consecutive_failures=0,
-        failure_kind=None,
         updated_at=_p("at"),
         change_seq=numbered(_SEQ, _OTHER_DIGEST, was_held()),
-        **{name: _p(name) for name in rows.activity_in(Activity())},
+        **{name: _p(name) for name in rows.activity_in(Activity())}
+        # An older worker tells none, and knows nothing of hours: those that are known stay.
+        | {"activity_rhythm": sa.func.coalesce(_p("activity_rhythm", _BYTES), repos.c.activity_rhythm)},
     ),
     RepoFailed: repos.update()
     .where(_THIS_REPO)
@@ -337,6 +345,7 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
             (repos.c.digest.is_(None), RepoStatus.PENDING.value),
             else_=RepoStatus.ACTIVE.value,
         ),
+        told_status=sa.case((repos.c.consecutive_failures > 1, repos.c.told_status), else_=None),
         change_seq=numbered(_SEQ, sa.and_(was_held(), repos.c.consecutive_failures <= 1)),
     ),
     RepoHeld: repos.update()

@@ -52,4 +52,5 @@ def spec_of(text: str) -> RepoSpec:
         credential=known["credential"],
         fallbacks=tuple(known["fallbacks"]),
         pulled=bool(known.get("pulled", False)),  # versions before pull mirroring did not tell
+        hooked=bool(known.get("hooked", False)),  # nor those before hooks
     )

@@ -7,6 +7,7 @@ changes nothing before the copy was checked; what was there before is moved asid
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import sqlite3
@@ -18,6 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from evermirror.edge.store.changes import MICROSECONDS
+from evermirror.edge.store.events import BEGAN
 from evermirror.edge.store.failures import failure_of
 from evermirror.edge.store.migrate import Migration, steps_after
 from evermirror.errors import EnvironmentUnfit, UsageError
@@ -91,7 +93,20 @@ def _renumber(copy: Path) -> None:
             (last,) = connection.execute("SELECT coalesce(max(change_seq), 0) FROM repos").fetchone()
             first = max(last, int(time.time() * MICROSECONDS))
             connection.execute("UPDATE repos SET change_seq = ? + id", (first,))
+        _break_off_events(connection)
         _skip_ids(connection)
+
+
+def _break_off_events(connection: sqlite3.Connection) -> None:
+    """What was told since the backup is not true any more: who followed is told of a gap (events.py)."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'events'").fetchone():
+        (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()
+        began = max(last, int(time.time() * MICROSECONDS))
+        connection.execute(
+            "INSERT INTO settings (key, value) VALUES (?, ?) "
+            "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (BEGAN, json.dumps(began)),
+        )
 
 
 def _skip_ids(connection: sqlite3.Connection) -> None:

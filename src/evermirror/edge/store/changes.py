@@ -76,8 +76,8 @@ _COLUMNS = tuple(
     repos.c[name]
     for name in (
         "change_seq", "key", "url", "host", "alias", "priority", "interval_s", "mode", "private",
-        "credential", "fallbacks", "pulled", "enabled", "status", "digest", "size_bytes", "verified_at",
-        "changed_at", "removed_at",
+        "credential", "fallbacks", "pulled", "hooked", "enabled", "status", "digest", "size_bytes",
+        "verified_at", "changed_at", "removed_at",
     )
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from evermirror.edge.store.failures import failure_of, told_shortly
+from evermirror.edge.store.sqlite_driver import OneErrand, begins
+from evermirror.edge.store.sqlite_hints import take_hints
 from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
@@ -40,6 +42,8 @@ READER_CACHE_KB = 256  # each; the system keeps the same pages, and gives them t
 
 # Writers on PostgreSQL take turns: two batches that touch the same rows in different order would deadlock.
 PG_WRITE_LOCK = 0x65766572_0001
+
+Along = Callable[[AsyncConnection], Awaitable[None]]  # what else is written in a transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ class Database:
                 hint="Choose a data folder that this user can write to",
             ) from None
         writer = _sqlite_engine(place, size=1, begin="BEGIN IMMEDIATE")
-        reader = _sqlite_engine(place, size=READERS, begin="BEGIN")
+        reader = _sqlite_engine(place, size=READERS, begin="BEGIN", reads=True)
         _on_connect(
             writer,
             f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}",
@@ -151,7 +155,9 @@ class Database:
     @classmethod
     def _postgres(cls, place: Place) -> Database:
         engine = _postgres_engine(place, size=PG_CONNECTIONS, command_s=COMMAND_S)
-        return cls(place, engine, engine, None)
+        # By default each statement would see what was committed since the one before it.
+        reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        return cls(place, reader, engine, None)
 
     async def _check(self) -> None:
         if self._gate is not None:
@@ -201,10 +207,15 @@ class Database:
         return column.in_(sa.select(listed.c.value))
 
     @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncConnection]:
-        """One consistent look."""
+    async def read(self, *, planned_anew: bool = False) -> AsyncIterator[AsyncConnection]:
+        """One consistent look: all its statements see the same moment.
+
+        ``planned_anew``: PostgreSQL plans each question for its own values. Otherwise it may take one plan
+        for all from the sixth time on, and that knows no pattern and no filter."""
         with _Told(self._place.secret):
             async with self._reader.connect() as connection:
+                if planned_anew and not self.is_sqlite:
+                    await connection.exec_driver_sql("SET LOCAL plan_cache_mode = force_custom_plan")
                 yield connection
 
     @asynccontextmanager
@@ -312,9 +323,10 @@ async def _postgres_turn(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         yield connection
 
 
-def _sqlite_engine(place: Place, *, size: int, begin: str) -> AsyncEngine:
+def _sqlite_engine(place: Place, *, size: int, begin: str, reads: bool = False) -> AsyncEngine:
     engine = create_async_engine(
         place.url,
+        module=OneErrand(),
         pool_size=size,
         max_overflow=0,
         pool_timeout=BUSY_S,
@@ -322,7 +334,8 @@ def _sqlite_engine(place: Place, *, size: int, begin: str) -> AsyncEngine:
         # The driver's own transactions start late and end before DDL: we say BEGIN ourselves.
         connect_args={"isolation_level": None, "timeout": BUSY_S},
     )
-    sa.event.listen(engine.sync_engine, "begin", lambda c: c.exec_driver_sql(begin))
+    take_hints(engine.sync_engine)
+    sa.event.listen(engine.sync_engine, "begin", lambda c: begins(c, begin, reads=reads))
     _on_connect(engine, "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON")
     return engine
 

@@ -14,17 +14,21 @@ from evermirror.model.repo import RepoKey, RepoRecord
 
 NAMES_IN_QUERY = 500  # named in one statement
 
+# Made once: a statement takes longer to make than to carry out.
+_EVER_BY_KEY = sa.select(repos).where(repos.c.key == sa.bindparam("name"))
+_BY_KEY = _EVER_BY_KEY.where(IN_CATALOG)
+_BY_ALIAS = sa.select(repos).where(repos.c.alias == sa.bindparam("name"), IN_CATALOG)
+
 
 async def find(db: Database, key_or_alias: str, *, removed: bool = False) -> RepoRecord | None:
     """By key, else by alias. ``removed`` also finds one that left the catalog; it is told as inactive."""
     if not rows.storable(key_or_alias):
         return None
-    by_key = sa.select(repos).where(repos.c.key == key_or_alias)
-    by_alias = sa.select(repos).where(repos.c.alias == key_or_alias, IN_CATALOG)
+    this = {"name": key_or_alias}
     async with db.read() as c:
-        row = (await c.execute(by_key if removed else by_key.where(IN_CATALOG))).one_or_none()
+        row = (await c.execute(_EVER_BY_KEY if removed else _BY_KEY, this)).one_or_none()
         if row is None:
-            row = (await c.execute(by_alias)).one_or_none()
+            row = (await c.execute(_BY_ALIAS, this)).one_or_none()
     return None if row is None else rows.repo_out(row)
 
 

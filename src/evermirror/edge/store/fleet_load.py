@@ -6,9 +6,7 @@ but the tables grows.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.core.fleet.copies import UNWANTED
 from evermirror.core.fleet.decisions import PutLease, ReportTaken
+from evermirror.core.fleet.letters import Letters
 from evermirror.core.fleet.restoring import Tables
 from evermirror.core.fleet.views import Restored
 from evermirror.edge.store import rows
+from evermirror.edge.store.collector import collector_paused
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import copies, leases, reports_taken, repos, workers
 from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerId, WorkerRecord
@@ -28,18 +28,17 @@ from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerId, Worke
 CHUNK = 4_000  # rows read at once: some MB
 
 
-async def load(db: Database) -> Restored:
-    with _collector_paused():
+async def load(db: Database, letters: Letters | None = None) -> Restored:
+    with collector_paused():
         async with db.read() as c:
-            return await _load(db, c)
+            return await _load(db, c, letters)
 
 
-async def _load(db: Database, c: AsyncConnection) -> Restored:
+async def _load(db: Database, c: AsyncConnection, letters: Letters | None) -> Restored:
     known = [_worker_out(row) for row in await c.execute(sa.select(workers).order_by(workers.c.id))]
     there = [record.id for record in known if record.duty is not Duty.RETIRED]
-    tables = Tables(
-        there, rows=_with_room(await _count(c, repos)), copies=_with_room(await _count(c, copies))
-    )
+    room, room_of_copies = _with_room(await _count(c, repos)), _with_room(await _count(c, copies))
+    tables = Tables(there, rows=room, copies=room_of_copies, letters=letters)
     ids, places = await _load_repos(db, c, tables)
     await _load_copies(db, c, tables, ids, places)
     order = (reports_taken.c.worker, reports_taken.c.taken)
@@ -58,19 +57,6 @@ async def bound_tokens(db: Database) -> dict[int, WorkerId]:
     query = sa.select(workers.c.token_id, workers.c.id).where(workers.c.token_id.is_not(None))
     async with db.read() as c:
         return {token: WorkerId(worker) for token, worker in await c.execute(query)}
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Rows are in no cycle, and go as soon as they were looked at. But there are so many at once that the
-    collector would look through everything again and again: 40 % of the whole time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _with_room(count: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from evermirror.core.events.of_turns import WorkerBefore, worker_turned
 from evermirror.core.fleet.decisions import (
     CopyRow,
     DropCopies,
@@ -29,7 +30,8 @@ from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import leases, reports_taken, repos, workers
 from evermirror.edge.store.writes import WorkerBound
-from evermirror.model.worker import Duty, WorkerId, WorkerRecord
+from evermirror.model.event import NewEvent
+from evermirror.model.worker import Duty, Liveness, WorkerId, WorkerRecord
 
 COPIES_AT_ONCE = 5000  # rows made and written together: the loop is held up for some 10 ms each
 
@@ -46,6 +48,7 @@ class FleetWrites:
         self._copies: dict[CopyKey, CopyRow | None] = {}  # None: dropped
         self._salts: dict[str, int] = {}
         self._workers: dict[WorkerId, WorkerRecord] = {}
+        self._turns: list[WorkerRecord] = []  # each as it was told, in order
         self._retired: dict[WorkerId, None] = {}
         self._bound: dict[WorkerId, int] = {}  # to a token
         self._reports: dict[tuple[WorkerId, int], int] = {}  # the one taken from last at the end
@@ -80,10 +83,26 @@ class FleetWrites:
         if before is not None and before.joined_at != record.joined_at:
             self._bound.pop(record.id, None)
         self._workers[record.id] = record
+        self._turns.append(record)
         if record.duty is Duty.RETIRED:
             # The next one with this id is another worker, whose reports begin anew.
             self._retired[record.id] = None
             self._reports = {which: seq for which, seq in self._reports.items() if which[0] != record.id}
+
+    async def news(self, now: float) -> list[NewEvent]:
+        """What others are told of the workers that were taken; to be asked before ``flush``."""
+        if not self._turns:
+            return []
+        query = sa.select(workers.c.id, workers.c.liveness, workers.c.duty, workers.c.joined_at)
+        found = await self._c.execute(query.where(workers.c.id.in_(self._workers)))
+        before = {
+            row.id: WorkerBefore(Liveness(row.liveness), Duty(row.duty), row.joined_at) for row in found
+        }
+        told: list[NewEvent] = []
+        for record in self._turns:
+            told += worker_turned(before.get(record.id), record, now)
+            before[record.id] = WorkerBefore(record.liveness, record.duty, record.joined_at)
+        return told
 
     async def flush(self) -> None:
         await self._flush_copies()

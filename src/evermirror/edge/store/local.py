@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from evermirror.edge.store.assigned import Assigned, assigned_of, row_of
+from evermirror.edge.store.collector import collector_paused
 from evermirror.edge.store.own_file import Layout, OwnFile, get_meta, in_one, put_meta
+from evermirror.edge.store.rhythms import rhythm_in, rhythm_out
 from evermirror.edge.store.told_limits import limits_of, text_of
-from evermirror.model.activity import Activity
+from evermirror.model.activity import Activity, counts_of
 from evermirror.model.failure import FailureKind
 from evermirror.model.kept import GuardMemory, GuardReason
 from evermirror.model.memory import RepoMemory
@@ -46,7 +48,8 @@ CREATE TABLE repos (
     failures INTEGER NOT NULL,
     failure_kind TEXT,
     not_before REAL NOT NULL,
-    guard TEXT                -- JSON; of a change that is held back
+    guard TEXT,               -- JSON; of a change that is held back
+    rhythm BLOB               -- rhythms.py
 ) WITHOUT ROWID;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
@@ -56,11 +59,16 @@ CREATE TABLE told (what TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 """
 
 _LAYOUT = Layout(
-    version=4,
+    version=5,
     schema=_REPOS + _ASSIGNED + _TOLD,
-    upgrades={1: "ALTER TABLE repos ADD COLUMN guard TEXT;", 2: _ASSIGNED, 3: _TOLD},
+    upgrades={
+        1: "ALTER TABLE repos ADD COLUMN guard TEXT;",
+        2: _ASSIGNED,
+        3: _TOLD,
+        4: "ALTER TABLE repos ADD COLUMN rhythm BLOB;",
+    },
 )
-_SAVE = "INSERT OR REPLACE INTO repos VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+_SAVE = "INSERT OR REPLACE INTO repos VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
 
 class LocalState:
@@ -129,7 +137,8 @@ def _next_generation(connection: sqlite3.Connection) -> int:
 
 
 def _load(connection: sqlite3.Connection) -> list[RepoMemory]:
-    return [_out(row) for row in connection.execute("SELECT * FROM repos ORDER BY key")]
+    with collector_paused():
+        return [_out(row) for row in connection.execute("SELECT * FROM repos ORDER BY key")]
 
 
 def _save(connection: sqlite3.Connection, batch: Sequence[RepoMemory]) -> None:
@@ -183,13 +192,14 @@ def _in(m: RepoMemory) -> tuple[Any, ...]:
         None if m.failure_kind is None else m.failure_kind.value,
         m.not_before,
         None if m.guard is None else _guard_in(m.guard),
+        rhythm_in(m.activity.rhythm),
     )
 
 
 def _out(row: tuple[Any, ...]) -> RepoMemory:
     return RepoMemory(
         RepoKey(row[0]),
-        Activity((row[1], row[2], row[3]), row[4], row[5]),
+        Activity(counts_of(row[1], row[2], row[3]), row[4], row[5], rhythm_out(row[14])),
         row[6],
         row[7],
         None if row[8] is None else RefsDigest(row[8].hex()),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from evermirror.model.duration import took_s
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import KeptTip
 from evermirror.model.messages import Failed, Refused, Restored, Synced
@@ -31,7 +32,17 @@ class Outcome:
     target_commit: str | None = None
 
 
-def outcome_of(report: Synced | Failed | Refused | Restored) -> Outcome:
+def outcome_of(report: Synced | Failed | Refused | Restored, worker: str = "") -> Outcome:
+    """What is kept of a task that ended so; ``worker`` is the name of who did it, empty where nobody did."""
+    outcome = _ended(report)
+    about: dict[str, object] = {
+        "duration_s": took_s(report.started_at, report.ended_at),
+        "worker": worker or None,
+    }
+    return replace(outcome, result={**(outcome.result or {}), **about})
+
+
+def _ended(report: Synced | Failed | Refused | Restored) -> Outcome:
     match report:
         case Synced():
             return _synced(report)
@@ -83,6 +94,7 @@ def _synced(report: Synced) -> Outcome:
 
 
 def _result(report: Synced) -> dict[str, object]:
+    """It begins as pushes.py reads it."""
     result: dict[str, object] = {
         "digest": report.digest,
         "head_commit": report.head_commit,

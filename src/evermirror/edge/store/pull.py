@@ -7,7 +7,7 @@ do not.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.core.pull.events import OpenTask
 from evermirror.edge.store import audit, pull_rows, pull_writes, rows
-from evermirror.edge.store.database import Database
+from evermirror.edge.store.database import Along, Database
 from evermirror.edge.store.tables import IN_CATALOG, pull_projects, pull_targets, repos, tasks
 from evermirror.edge.store.tasks import ID_MAX, INSERT, OPEN, pending_row
 from evermirror.model.pull import Project, Strategy, Target
@@ -29,6 +29,8 @@ LIST_MAX = 1000  # rows of one page
 CHUNK = 5000  # projects read at a time when all are
 AT_ONCE = 500  # projects written or named in one statement; SQLite's oldest limit is 999 parameters
 TICK_S = 1e-6  # what a clock that stands still, or went back, is moved on by
+
+PutProjects = Callable[[Sequence[Project]], Awaitable[tuple[Project, ...]]]  # as ``Store.put_projects``
 
 _WITH_REPO = pull_projects.join(repos, repos.c.id == pull_projects.c.repo)
 _JOINED = _WITH_REPO.outerjoin(tasks, tasks.c.id == pull_projects.c.task)
@@ -165,7 +167,9 @@ async def ended_tasks(db: Database) -> tuple[TaskRecord, ...]:
 # Write
 
 
-async def put(db: Database, projects: Iterable[Project], now: float) -> tuple[Project, ...]:
+async def put(
+    db: Database, projects: Iterable[Project], now: float, along: Along | None = None
+) -> tuple[Project, ...]:
     """Adds projects, or replaces all that is known of them. Targets without an id (0) get one, those that
     are no longer named go. Told as they are now, in their order, without those whose repos are not in the
     catalog. All or nothing."""
@@ -174,6 +178,8 @@ async def put(db: Database, projects: Iterable[Project], now: float) -> tuple[Pr
     async with db.write() as c:
         while keys := list(islice(remaining, AT_ONCE)):
             await _put_chunk(db, c, [wanted[key] for key in keys], now)
+        if along is not None:
+            await along(c)
         stored = {p.key: p async for p in _of_keys(db, c, wanted)}
     return tuple(stored[key] for key in wanted if key in stored)
 

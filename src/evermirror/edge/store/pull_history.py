@@ -15,10 +15,11 @@ from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.pull import bounds
 from evermirror.edge.store.tables import IN_CATALOG, repos, tasks
+from evermirror.edge.store.tasks import ID_MAX, LIST_MAX
 from evermirror.model.failure import FailureKind
 from evermirror.model.figures import ErrorFilter, KindCount, Period
 from evermirror.model.repo import Priority, RepoKey
-from evermirror.model.task import TaskRecord, TaskStatus
+from evermirror.model.task import TaskId, TaskRecord, TaskStatus
 
 PUBLIC_MAX = 10_000  # errors of all repos that are counted and shown without a token: each costs a look
 _AN_ERROR = tasks.c.failure_kind.is_not(None)  # whatever the status: one of two targets may have failed
@@ -29,6 +30,19 @@ async def task_page(db: Database, repo: RepoKey, page: int, size: int) -> tuple[
     if not rows.storable(repo):
         return (), 0
     return await _page(db, [tasks.c.repo == repo], [tasks.c.id.desc()], page, size)
+
+
+async def newest_tasks(
+    db: Database, status: TaskStatus | None, before: TaskId | None, limit: int
+) -> tuple[TaskRecord, ...]:
+    """Of all repos, newest first; ``before`` is the id of the last one already seen."""
+    query = sa.select(tasks).order_by(tasks.c.id.desc()).limit(max(0, min(limit, LIST_MAX)))
+    if status is not None:
+        query = query.where(tasks.c.status == status.value)
+    if before is not None:
+        query = query.where(tasks.c.id < min(before, ID_MAX))
+    async with db.read() as c:
+        return tuple(rows.task_out(row) for row in await c.execute(query))
 
 
 async def error_page(

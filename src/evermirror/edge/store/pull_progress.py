@@ -1,4 +1,4 @@
-"""How far pull mirroring is: all projects counted in one walk over two indexes, and the course of the counts.
+"""How far pull mirroring is: all projects counted in one walk over two indexes.
 
 core/watch/progress.py says what each project counts as. What does not depend on the time is written with the
 project (``standing``); here it is only looked whether it is overdue meanwhile. Repos without a pull
@@ -18,11 +18,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from evermirror.core.watch.progress import FAILED_STATUSES, SyncState
 from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
-from evermirror.edge.store.tables import IN_CATALOG, pull_course, pull_projects, repos
-from evermirror.model.figures import ClassProgress, ProgressNote
+from evermirror.edge.store.tables import IN_CATALOG, pull_projects, repos
+from evermirror.model.figures import ClassProgress
 from evermirror.model.repo import Priority, RepoStatus
 
-COURSE_MAX = 10_000  # points told at once: five weeks, one each five minutes
 KEYS_IN_QUERY = 500
 
 _LEFT = sa.select(repos.c.id).where(repos.c.removed_at.is_not(None), repos.c.pulled)
@@ -52,14 +51,14 @@ class _Tally:
     states: dict[SyncState, int] = field(default_factory=lambda: dict.fromkeys(SyncState, 0))
     measured: int = 0
     delays_s: float = 0.0
+    worst_s: float | None = None
 
     def add(self, state: SyncState, row: rows.Row) -> None:
         late = int(row.late or 0) if state is SyncState.SYNCED else 0
         self.states[state] += row.count_ - late
         self.states[SyncState.PENDING] += late
         if state is not SyncState.DISABLED:
-            self.measured += row.measured
-            self.delays_s += row.delays_s or 0.0
+            self._measure(row)
 
     def move_to_syncing(self, state: SyncState, row: rows.Row) -> None:
         """One that was counted; a disabled one is measured from now on."""
@@ -67,8 +66,13 @@ class _Tally:
         self.states[SyncState.PENDING if late else state] -= 1
         self.states[SyncState.SYNCING] += 1
         if state is SyncState.DISABLED:
-            self.measured += row.measured
-            self.delays_s += row.delays_s or 0.0
+            self._measure(row)
+
+    def _measure(self, row: rows.Row) -> None:
+        self.measured += row.measured
+        self.delays_s += row.delays_s or 0.0
+        if row.worst_s is not None:
+            self.worst_s = max(row.worst_s, self.worst_s or 0.0)
 
     def told(self) -> ClassProgress:
         states = self.states
@@ -81,6 +85,7 @@ class _Tally:
             disabled=states[SyncState.DISABLED],
             average_delay_s=self.delays_s / self.measured if self.measured else None,
             measured=self.measured,
+            worst_delay_s=self.worst_s,
         )
 
 
@@ -129,12 +134,13 @@ def _counted(late: sa.ColumnElement[Any], at: sa.Column[Any]) -> tuple[sa.Column
         sa.func.sum(late).label("late"),
         sa.func.count(at).label("measured"),
         sa.func.sum(_delay(at)).label("delays_s"),
+        sa.func.max(_delay(at)).label("worst_s"),
     )
 
 
 def _single(late: sa.ColumnElement[Any], at: sa.Column[Any]) -> tuple[sa.ColumnElement[Any], ...]:
     measured = sa.case((at.is_(None), 0), else_=1).label("measured")
-    return late.label("late"), measured, _delay(at).label("delays_s")
+    return late.label("late"), measured, _delay(at).label("delays_s"), _delay(at).label("worst_s")
 
 
 _COUNT_PROJECTS = (
@@ -157,39 +163,3 @@ _EACH_PROJECT = sa.select(
 _EACH_REPO = sa.select(
     repos.c.pulled, repos.c.priority, repos.c.status, *_single(_NOT_FRESH, repos.c.verified_at)
 )
-
-
-# The course
-
-
-async def note(db: Database, at: float, overall: ClassProgress) -> None:
-    """Of two at the same time the last counts."""
-    insert = db.insert(pull_course)
-    values = {"at": at} | {name: getattr(overall, name) for name in _NOTED}
-    replaced = {name: insert.excluded[name] for name in _NOTED}
-    async with db.write() as c:
-        await c.execute(insert.on_conflict_do_update(index_elements=["at"], set_=replaced), values)
-
-
-_NOTED = tuple(column.name for column in pull_course.c if column.name != "at")
-
-
-async def course(db: Database, begin: float, end: float) -> tuple[ProgressNote, ...]:
-    """Oldest first; of very many the newest."""
-    query = (
-        sa.select(pull_course)
-        .where(pull_course.c.at >= begin, pull_course.c.at < end)
-        .order_by(pull_course.c.at.desc())
-        .limit(COURSE_MAX)
-    )
-    async with db.read() as c:
-        found = (await c.execute(query)).all()
-    return tuple(
-        ProgressNote(row.at, ClassProgress(**{name: getattr(row, name) for name in _NOTED}))
-        for row in reversed(found)
-    )
-
-
-async def forget_course(db: Database, older_than: float) -> None:
-    async with db.write() as c:
-        await c.execute(pull_course.delete().where(pull_course.c.at < older_than))

@@ -1,56 +1,53 @@
-"""Questions and changes about repos: bulk load, look-up, lists by key."""
+"""Questions and changes about repos: bulk load, look-up, what is assigned."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from evermirror.edge.store import rows
+from evermirror.core.events.of_catalog import (
+    SINGLY_MAX,
+    catalog_news,
+    catalog_turn,
+    repo_added,
+    repo_removed,
+)
+from evermirror.edge.store import events, rows
 from evermirror.edge.store.changes import SERVED, numbers_from
-from evermirror.edge.store.database import Database
+from evermirror.edge.store.database import Along, Database
 from evermirror.edge.store.tables import IN_CATALOG, repos
 from evermirror.edge.store.whole import whole
 from evermirror.errors import Conflict, NotFound
 from evermirror.model.activity import Activity
+from evermirror.model.event import NewEvent
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey, RepoRecord, RepoSpec, RepoStatus
 
-LIST_MAX = 1000  # rows of one page, as the API promises
 CHUNK = 10_000  # rows handled at a time when all are: a few MB, and no read stays open for long
 SPECS_MAX = 1000  # repos of one command to a worker, twice what the fleet's machine puts into one
+CONFIGS_IN_QUERY = 2000  # keys in one parameter
 KEYS_IN_QUERY = 500  # keys named in one statement; SQLite's oldest limit is 999 parameters
-
-
-class RepoSelection(Protocol):
-    """Which repos a list shows; ``after`` is the key of the last one already seen."""
-
-    @property
-    def search(self) -> str: ...
-    @property
-    def status(self) -> RepoStatus | None: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def after(self) -> RepoKey | None: ...
-    @property
-    def limit(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class UpsertCounts:
     """What a bulk load did; ``added`` includes repos that had been removed and are back. ``moved`` are the
-    keys of those added or updated."""
+    keys of those added or updated; ``left`` those that were left as they are, as something else was said of
+    them since; ``told`` is what others are told of them, bounded."""
 
     added: int = 0
     updated: int = 0
     unchanged: int = 0
     moved: tuple[RepoKey, ...] = field(default=(), compare=False, repr=False)
+    told: tuple[NewEvent, ...] = field(default=(), compare=False, repr=False)
+    left: tuple[RepoKey, ...] = field(default=(), compare=False, repr=False)
 
     def and_then(self, more: UpsertCounts) -> UpsertCounts:
         """Both loads together."""
@@ -59,6 +56,8 @@ class UpsertCounts:
             self.updated + more.updated,
             self.unchanged + more.unchanged,
             self.moved + more.moved,
+            (self.told + more.told)[:SINGLY_MAX],
+            self.left + more.left,
         )
 
 
@@ -90,45 +89,82 @@ class KnownSource:
     in_catalog: bool  # False: it left
 
 
-async def upsert(db: Database, records: Iterable[RepoRecord], now: float) -> UpsertCounts:
-    """Configuration is taken over; what reports taught stays. All or nothing, in bounded memory."""
+async def upsert(
+    db: Database,
+    records: Iterable[RepoRecord],
+    now: float,
+    singly_max: int = SINGLY_MAX,
+    *,
+    said_stays: bool = False,
+    along: Along | None = None,
+) -> UpsertCounts:
+    """Configuration is taken over; what reports taught stays. All or nothing, in bounded memory.
+
+    ``said_stays``: a repo of which people said other things than its record has is left as it is."""
     total = UpsertCounts()
     remaining = iter(records)
     async with db.write() as c:
         numbers = await numbers_from(c, now)
         while chunk := list(islice(remaining, CHUNK)):
-            total = total.and_then(await _upsert_chunk(db, c, chunk, now, numbers))
+            total = total.and_then(await _upsert_chunk(db, c, chunk, now, numbers, said_stays=said_stays))
+        news = catalog_news(total.told, now, added=total.added, changed=total.updated, singly_max=singly_max)
+        await events.append(c, news, now)
+        if along is not None:
+            await along(c)
     return total
 
 
 async def _upsert_chunk(
-    db: Database, c: AsyncConnection, records: Sequence[RepoRecord], now: float, numbers: Iterator[int]
+    db: Database,
+    c: AsyncConnection,
+    records: Sequence[RepoRecord],
+    now: float,
+    numbers: Iterator[int],
+    *,
+    said_stays: bool,
 ) -> UpsertCounts:
     configs = {r.key: (rows.config_in(r), r) for r in records}
     known = await _configs(db, c, list(configs))
+    left = [key for key in known if said_stays and known[key]["info"] != configs[key][0]["info"]]
+    for key in left:
+        del configs[key]
     new: list[dict[str, Any]] = []
-    changed: list[dict[str, Any]] = []
+    changed: dict[tuple[str, ...], list[dict[str, Any]]] = {}  # by the columns that are others
     back = 0
+    told: list[NewEvent] = []
     for key, (config, record) in configs.items():
         old = known.get(key)
+        if old != config and len(told) < SINGLY_MAX:
+            told.append(catalog_turn(record, old, config, now))
         if old is None:
             state = rows.state_in(record)
             new.append({**config, **state, "created_at": now, "updated_at": now, "change_seq": next(numbers)})
         elif old != config:
             # UPDATE binds its columns by name, so the row is found by a name that is no column.
             seq = next(numbers) if _served_otherwise(old, config) else None
-            changed.append({**config, "at": now, "row_key": key, "seq": seq})
+            names = _otherwise(old, config)
+            values = {name: config[name] for name in names}
+            changed.setdefault(names, []).append({**values, "at": now, "row_key": key, "seq": seq})
             back += "removed" in old
     try:
         if new:
             await c.execute(repos.insert(), new)
-        if changed:
-            await c.execute(_TAKE_CONFIG, changed)
+        for names, values_of_each in changed.items():
+            await c.execute(_take_config(names), values_of_each)
     except IntegrityError:
         raise Conflict("an alias is already that of another repo") from None
-    unchanged = len(configs) - len(new) - len(changed)
-    moved = tuple(RepoKey(row["key"]) for row in new + changed)
-    return UpsertCounts(len(new) + back, len(changed) - back, unchanged, moved)
+    others = [RepoKey(row["row_key"]) for some in changed.values() for row in some]
+    unchanged = len(configs) - len(new) - len(others)
+    moved = (*(RepoKey(row["key"]) for row in new), *others)
+    return UpsertCounts(len(new) + back, len(others) - back, unchanged, moved, tuple(told), tuple(left))
+
+
+def _otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns to be written. Aliases go from one repo to another in the order that was given, so all who
+    have or had one are written alike."""
+    if "removed" in old or old["alias"] != new["alias"]:
+        return _CONFIG
+    return tuple(name for name in _CONFIG if old[name] != new[name])
 
 
 def _served_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
@@ -151,72 +187,57 @@ _REVIVED = sa.case(
 # One that is added again starts anew: its mirror went to the trash when it left.
 _WAS_REMOVED = repos.c.removed_at.is_not(None)
 
-_TAKE_CONFIG = (
-    repos.update()
-    .where(repos.c.key == sa.bindparam("row_key"))
-    .values(
-        {name: sa.bindparam(name) for name in _CONFIG if name != "key"}
-        | {
-            "removed_at": None,
-            "status": sa.case(
-                (sa.not_(sa.bindparam("enabled", type_=sa.Boolean())), RepoStatus.INACTIVE.value),
-                (_WAS_REMOVED, RepoStatus.PENDING.value),
-                else_=_REVIVED,
-            ),
-            "digest": sa.case((_WAS_REMOVED, None), else_=repos.c.digest),
-            "verified_at": sa.case((_WAS_REMOVED, None), else_=repos.c.verified_at),
-            "updated_at": sa.bindparam("at"),
-            "change_seq": sa.func.coalesce(sa.bindparam("seq", type_=sa.BigInteger()), repos.c.change_seq),
-        }
-    )
-)
+
+@lru_cache(64)
+def _take_config(names: tuple[str, ...]) -> sa.Update:
+    """Takes over these columns, and no other: each that is named costs its indexes, also where it is as it
+    was. All of them: also of a repo that had been removed."""
+    values: dict[str, Any] = {name: sa.bindparam(name) for name in names if name != "key"}
+    is_enabled = sa.bindparam("enabled", type_=sa.Boolean()) if "enabled" in names else repos.c.enabled
+    status: list[tuple[Any, Any]] = [(sa.not_(is_enabled), RepoStatus.INACTIVE.value)]
+    if names == _CONFIG:
+        status.append((_WAS_REMOVED, RepoStatus.PENDING.value))
+        learnt = ("digest", "told_digest", "told_status", "verified_at")
+        values |= {name: sa.case((_WAS_REMOVED, None), else_=repos.c[name]) for name in learnt}
+        values["removed_at"] = None
+    values |= {
+        "status": sa.case(*status, else_=_REVIVED),
+        "updated_at": sa.bindparam("at"),
+        "change_seq": sa.func.coalesce(sa.bindparam("seq", type_=sa.BigInteger()), repos.c.change_seq),
+    }
+    return repos.update().where(repos.c.key == sa.bindparam("row_key")).values(values)
 
 
-async def _configs(db: Database, c: AsyncConnection, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+async def _configs(db: Database, c: AsyncConnection, keys: Sequence[str]) -> dict[RepoKey, dict[str, Any]]:
     """Configuration columns by key; a removed repo's differ from any other by the mark ``removed``."""
     statement = sa.select(*(repos.c[name] for name in _CONFIG), repos.c.removed_at)
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[RepoKey, dict[str, Any]] = {}
     remaining = iter(keys)
-    while chunk := list(islice(remaining, KEYS_IN_QUERY)):
-        for row in await c.execute(statement.where(db.among(repos.c.key, chunk))):
+    while chunk := list(islice(remaining, CONFIGS_IN_QUERY)):
+        for row in await c.execute(statement.where(db.among_many(repos.c.key, chunk))):
             config = dict(zip(_CONFIG, row, strict=False))
             if row.removed_at is not None:
                 config["removed"] = True
-            found[row.key] = config
+            found[RepoKey(row.key)] = config
     return found
-
-
-async def page(db: Database, which: RepoSelection) -> tuple[RepoRecord, ...]:
-    """The next repos in the order of keys. Search finds a part of key, URL or alias, in any ASCII case."""
-    texts = (which.search, which.host, which.after or "")
-    if not all(rows.storable(t) for t in texts) or len(which.search.encode()) > rows.NAME_BYTES_MAX:
-        return ()  # no stored text is like that
-    query = sa.select(repos).where(IN_CATALOG).order_by(repos.c.key).limit(max(0, min(which.limit, LIST_MAX)))
-    if which.after is not None:
-        query = query.where(repos.c.key > which.after)
-    if which.status is not None:
-        query = query.where(repos.c.status == which.status.value)
-    if which.host:
-        query = query.where(repos.c.host == which.host)
-    if which.search:
-        columns = (repos.c.key, repos.c.url, repos.c.alias)
-        query = query.where(sa.or_(*(c.icontains(which.search, autoescape=True) for c in columns)))
-    async with db.read() as c:
-        return tuple(rows.repo_out(r) for r in await c.execute(query))
 
 
 async def remove(db: Database, keys: Iterable[str], at: float) -> int:
     """They leave the catalog; what is known of them stays. Returns how many were in it."""
-    here = sa.select(repos.c.id).where(IN_CATALOG)
+    here = sa.select(repos.c.id, repos.c.key).where(IN_CATALOG)
     remaining = iter([key for key in dict.fromkeys(keys) if rows.storable(key)])
     count = 0
+    told: list[NewEvent] = []
     async with db.write() as c:
         numbers = await numbers_from(c, at)
         while chunk := list(islice(remaining, KEYS_IN_QUERY)):
-            found = (await c.scalars(here.where(db.among(repos.c.key, chunk)))).all()
+            found = (await c.execute(here.where(db.among(repos.c.key, chunk)))).all()
             if found:
-                await c.execute(_REMOVE, [{"row_id": i, "at": at, "seq": next(numbers)} for i in found])
+                await c.execute(_REMOVE, [{"row_id": r.id, "at": at, "seq": next(numbers)} for r in found])
             count += len(found)
+            if count <= SINGLY_MAX:
+                told += [repo_removed(RepoKey(row.key), at) for row in found]
+        await events.append(c, catalog_news(told, at, removed=count), at)
     return count
 
 
@@ -227,6 +248,7 @@ _REMOVE = (
         removed_at=sa.bindparam("at"),
         updated_at=sa.bindparam("at"),
         status=RepoStatus.INACTIVE.value,
+        hooked=False,  # what was known of its hooks is forgotten
         change_seq=sa.bindparam("seq"),
     )
 )
@@ -239,14 +261,18 @@ async def restore(db: Database, key: str, at: float) -> RepoRecord:
     if not rows.storable(key):
         raise NotFound(f"no repo {key!r}")
     async with db.write() as c:
+        left = sa.select(repos.c.removed_at).where(repos.c.key == key)
+        had_left = (await c.execute(left)).scalar_one_or_none() is not None
         back = back.values(change_seq=next(await numbers_from(c, at)))
         try:
             row = (await c.execute(back.where(repos.c.key == key))).one_or_none()
         except IntegrityError:
             raise Conflict(f"the alias of {key} is now that of another repo") from None
-    if row is None:
-        raise NotFound(f"no repo {key!r}")
-    return rows.repo_out(row)
+        if row is None:
+            raise NotFound(f"no repo {key!r}")
+        record = rows.repo_out(row)
+        await events.append(c, [repo_added(record, at)] if had_left else [], at)
+    return record
 
 
 async def chunks(db: Database) -> AsyncIterator[tuple[KnownRepo, ...]]:
@@ -287,7 +313,7 @@ _SPEC = tuple(
     repos.c[name]
     for name in (
         "key", "url", "host", "priority", "interval_s", "mode", "private", "credential", "fallbacks",
-        "pulled", "enabled", *rows.activity_in(Activity()),
+        "pulled", "hooked", "enabled", *rows.activity_in(Activity()),
     )
 )  # fmt: skip
 

@@ -12,8 +12,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from evermirror.edge.store.rhythms import rhythm_in, rhythm_out
 from evermirror.errors import UsageError
-from evermirror.model.activity import Activity
+from evermirror.model.activity import Activity, counts_of
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import Host, Mode, Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
@@ -117,6 +118,7 @@ def state_in(record: RepoRecord) -> dict[str, object]:
     return {
         "status": (record.status if record.enabled else RepoStatus.INACTIVE).value,
         "digest": record.digest,
+        "told_digest": record.digest,
         "head_commit": record.head_commit,
         "refs_count": record.refs_count,
         "size_bytes": record.size_bytes,
@@ -139,16 +141,18 @@ def activity_in(activity: Activity) -> dict[str, object]:
         "activity_slow": slow,
         "activity_as_of": activity.as_of,
         "last_push_at": activity.last_push_at,
+        "activity_rhythm": rhythm_in(activity.rhythm),
     }
 
 
 def activity_out(row: Row) -> Activity:
-    counts = (row.activity_fast, row.activity_middle, row.activity_slow)
-    return Activity(counts, row.activity_as_of, row.last_push_at)
+    counts = counts_of(row.activity_fast, row.activity_middle, row.activity_slow)
+    return Activity(counts, row.activity_as_of, row.last_push_at, rhythm_out(row.activity_rhythm))
 
 
 _PRIORITIES = {p.value: p for p in Priority}
 _MODES = {m.value: m for m in Mode}
+_STATUSES = {s.value: s for s in RepoStatus}
 
 
 def spec_out(row: Row) -> RepoSpec:
@@ -163,6 +167,7 @@ def spec_out(row: Row) -> RepoSpec:
         credential=row.credential,
         fallbacks=texts_out(row.fallbacks),
         pulled=row.pulled,
+        hooked=row.hooked,
     )
 
 
@@ -172,9 +177,9 @@ def repo_out(row: Row) -> RepoRecord:
         alias=row.alias,
         source=row.source,
         pins=texts_out(row.pins),
-        info=json_out(row.info),
+        info={} if row.info == "{}" else json_out(row.info),
         enabled=row.enabled,
-        status=RepoStatus(row.status),
+        status=_STATUSES[row.status],
         digest=None if row.digest is None else RefsDigest(row.digest),
         head_commit=row.head_commit,
         refs_count=row.refs_count,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from evermirror.core.fleet.letters import Letters
 from evermirror.core.fleet.views import Restored
 from evermirror.core.pull.events import OpenTask
 from evermirror.edge.store import apply as batches
@@ -18,33 +19,42 @@ from evermirror.edge.store import (
     changes,
     counts,
     epoch,
+    events,
     finding,
     fleet_load,
     pull,
-    pull_history,
-    pull_progress,
+    pull_course,
+    repo_list,
     repos,
     tasks,
     tokens,
 )
 from evermirror.edge.store.backup import make_backup
-from evermirror.edge.store.counts import OverviewCounts, Staleness
+from evermirror.edge.store.bulk import BulkStore
+from evermirror.edge.store.counts import OverviewCounts
+from evermirror.edge.store.course import CourseStore
 from evermirror.edge.store.database import Database, parse_place
+from evermirror.edge.store.delivery_store import DeliveryStore
+from evermirror.edge.store.history_store import HistoryStore
+from evermirror.edge.store.hook_memories import HookMemoryStore
+from evermirror.edge.store.hook_registrations import RegistrationStore
 from evermirror.edge.store.migrate import migrate
+from evermirror.edge.store.news_store import NewsStore
+from evermirror.edge.store.pushes import PushStore
+from evermirror.edge.store.repo_list import RepoSelection
 from evermirror.edge.store.repos import (
     AssignedSpec,
     KnownRepo,
     KnownSource,
-    RepoSelection,
     UpsertCounts,
 )
+from evermirror.edge.store.watch_store import WatchStore
 from evermirror.edge.store.whole import whole
 from evermirror.edge.store.writes import Entry
 from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit, UsageError
 from evermirror.model.access import AuditRecord, Role, TokenRecord
 from evermirror.model.changes import Change
-from evermirror.model.failure import FailureError, FailureKind
-from evermirror.model.figures import ClassProgress, ErrorFilter, KindCount, Period, ProgressNote
+from evermirror.model.failure import FailureError
 from evermirror.model.pull import Project, Strategy
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import Priority, RepoKey, RepoRecord
@@ -54,13 +64,18 @@ from evermirror.model.worker import WorkerId
 Clock = Callable[[], float]
 
 
-class Store:
+class Store(
+    HistoryStore,
+    WatchStore,
+    DeliveryStore,
+    NewsStore,
+    HookMemoryStore,
+    RegistrationStore,
+    BulkStore,
+    CourseStore,
+    PushStore,
+):
     """Every method is one transaction, not cut by a cancelled caller. Reads never wait for writes."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._db = database
-        self._clock = clock
-        self.on_change: Callable[[], None] = lambda: None  # there may be changes that were not told yet
 
     @classmethod
     async def open(cls, url: str, *, clock: Clock = time.time) -> Store:
@@ -69,6 +84,7 @@ class Store:
         database = await Database.open(place)
         try:
             await whole(migrate(database))
+            await whole(events.begin(database, clock()))
         except FailureError as e:
             await database.close()
             message = f"the database {place.shown} cannot be prepared: {e.failure.message}"
@@ -92,12 +108,13 @@ class Store:
 
     # Repos
 
-    async def upsert_repos(self, records: Iterable[RepoRecord]) -> UpsertCounts:
+    async def upsert_repos(self, records: Iterable[RepoRecord], *, said_stays: bool = False) -> UpsertCounts:
         """Adds repos, or takes over their configuration; what reports taught stays. All or nothing.
+        ``said_stays``: those of which people said something else meanwhile are left, and told.
 
         Raises ``UsageError`` for a name that cannot be stored, ``Conflict`` for an alias of another repo."""
-        done = await whole(repos.upsert(self._db, records, self._clock()))
-        self.on_change()
+        done = await whole(repos.upsert(self._db, records, self._clock(), said_stays=said_stays))
+        self._changed()
         return done
 
     async def find_repo(self, key_or_alias: str, *, removed: bool = False) -> RepoRecord | None:
@@ -115,19 +132,27 @@ class Store:
         return await whole(finding.find_names(self._db, names))
 
     async def list_repos(self, which: RepoSelection) -> tuple[RepoRecord, ...]:
-        """The next page in the order of keys; at most 1,000."""
-        return await whole(repos.page(self._db, which))
+        """The next page in the order asked for; at most 1,000."""
+        return await whole(repo_list.page(self._db, which))
+
+    async def keys_of(self, which: RepoSelection) -> tuple[RepoKey, ...]:
+        """The next keys of a list behind ``after``, always in the order of keys; at most 10,000."""
+        return await whole(repo_list.keys(self._db, which))
+
+    async def count_repos(self, which: RepoSelection) -> int:
+        """How many repos the whole list shows, on however many pages."""
+        return await whole(repo_list.count(self._db, which))
 
     async def remove_repos(self, keys: Iterable[RepoKey], at: float) -> int:
         """They leave the catalog; their history stays. Returns how many were in it."""
         removed = await whole(repos.remove(self._db, keys, at))
-        self.on_change()
+        self._changed()
         return removed
 
     async def restore_repo(self, key: RepoKey, at: float) -> RepoRecord:
         """Back into the catalog as it was. ``NotFound``; ``Conflict`` when its alias was given away."""
         record = await whole(repos.restore(self._db, key, at))
-        self.on_change()
+        self._changed()
         return record
 
     async def changes_since(self, seq: int, limit: int) -> tuple[Change, ...]:
@@ -168,27 +193,25 @@ class Store:
         """Every repo that is in the catalog because of ``source``, with all that is known of it."""
         return await whole(repos.of_source(self._db, source))
 
-    async def overview_counts(self) -> OverviewCounts:
-        return await whole(counts.overview(self._db))
-
-    async def count_fresh(self, now: float, bound_s: float) -> int:
-        return await whole(counts.count_fresh(self._db, now, bound_s))
-
-    async def worst_verified(self) -> Staleness:
-        return await whole(counts.staleness(self._db))
+    async def overview_counts(self, fresh_since: float) -> OverviewCounts:
+        """Fresh are live repos that were verified at this time or later."""
+        return await whole(counts.overview(self._db, fresh_since))
 
     # Results
 
     async def apply(self, batch: Sequence[Entry]) -> None:
         """One transaction for the whole batch."""
-        await whole(batches.apply(self._db, batch, self._clock()))
+        told = await whole(batches.apply(self._db, batch, self._clock()))
         self.on_change()
+        if told:
+            self.on_event()
 
     # The fleet
 
-    async def load_fleet(self) -> Restored:
-        """What the fleet's machine starts from; its columns are let go as they are looked through."""
-        return await whole(fleet_load.load(self._db))
+    async def load_fleet(self, letters: Letters | None = None) -> Restored:
+        """What the fleet's machine starts from; its columns are let go as they are looked through.
+        ``letters``: where those of the keys are kept; in memory where nothing is said."""
+        return await whole(fleet_load.load(self._db, letters))
 
     async def bound_tokens(self) -> dict[int, WorkerId]:
         """Which worker shows which token; also workers that retired, until their id is given to another."""
@@ -246,7 +269,7 @@ class Store:
     async def cleanup_tasks(self, older_than: float) -> int:
         """Removes ended tasks last touched before ``older_than`` (UTC seconds), and the course of the time
         before; returns how many tasks."""
-        await whole(pull_progress.forget_course(self._db, older_than))
+        await whole(pull_course.forget(self._db, older_than))
         return await whole(tasks.cleanup(self._db, older_than))
 
     # Pull mirroring. A project whose repo is not in the catalog is remembered, and told nowhere.
@@ -302,38 +325,6 @@ class Store:
     async def ended_pull_tasks(self) -> tuple[TaskRecord, ...]:
         """Tasks that ended, and that their projects name as open: a crash came between."""
         return await whole(pull.ended_tasks(self._db))
-
-    async def task_page(self, repo: RepoKey, page: int, size: int) -> tuple[tuple[TaskRecord, ...], int]:
-        """Newest first, and how many there are."""
-        return await whole(pull_history.task_page(self._db, repo, page, size))
-
-    async def error_page(
-        self, repo: RepoKey | None, which: ErrorFilter, *, public: bool = False
-    ) -> tuple[tuple[TaskRecord, ...], int]:
-        """Tasks with a failure, of one repo or of all: newest end first, and how many there are.
-        ``public``: without those of private repos."""
-        return await whole(pull_history.error_page(self._db, repo, which, public=public))
-
-    async def error_statistics(self, begin: float, end: float) -> Mapping[FailureKind, KindCount]:
-        """Kinds that occurred, most frequent first."""
-        return await whole(pull_history.error_statistics(self._db, begin, end))
-
-    async def periods(self, begin: float, end: float) -> Mapping[Priority, Period]:
-        """What ended between these times, by the class of its repo then."""
-        return await whole(pull_history.periods(self._db, begin, end))
-
-    async def pull_progress(
-        self, now: float, fresh_bound_s: float, syncing: Collection[RepoKey]
-    ) -> Mapping[Priority, ClassProgress]:
-        """Every class. Repos without a pull configuration count too, by ``fresh_bound_s``."""
-        return await whole(pull_progress.progress(self._db, now, fresh_bound_s, syncing))
-
-    async def note_progress(self, at: float, overall: ClassProgress) -> None:
-        await whole(pull_progress.note(self._db, at, overall))
-
-    async def progress_course(self, begin: float, end: float) -> tuple[ProgressNote, ...]:
-        """Oldest first."""
-        return await whole(pull_progress.course(self._db, begin, end))
 
     async def get_strategy(self) -> Strategy | None:
         """None where nobody ever set one."""

@@ -7,21 +7,14 @@ and lone surrogates, which PostgreSQL refuses in text and jsonb, survive in what
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
+from evermirror.edge.store.columns import metadata as metadata
+from evermirror.edge.store.columns import number as _id
+from evermirror.edge.store.columns import text as _text
 from evermirror.model.repo import Priority
-
-metadata = sa.MetaData()
-
-
-def _text() -> sa.Text:
-    return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-
-
-def _id() -> sa.BigInteger:
-    # SQLite makes only a column of type INTEGER its own row id.
-    return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
 
 repos = sa.Table(
     "repos",
@@ -58,12 +51,17 @@ repos = sa.Table(
     sa.Column("activity_slow", sa.Double(), nullable=False),
     sa.Column("activity_as_of", sa.Double(), nullable=False),
     sa.Column("last_push_at", sa.Double(), nullable=False),
+    sa.Column("activity_rhythm", sa.LargeBinary()),  # rhythms.py
     sa.Column("removed_at", sa.Double()),  # null: in the catalog
     sa.Column("salt", sa.SmallInteger(), nullable=False, server_default="0"),  # how often it was handed back
     sa.Column("created_at", sa.Double(), nullable=False),
     sa.Column("updated_at", sa.Double(), nullable=False),
     sa.Column("change_seq", sa.BigInteger(), nullable=False, server_default="0"),  # changes.py
     sa.Column("pulled", sa.Boolean(), nullable=False, server_default=sa.false()),  # is in pull_projects
+    sa.Column("hooked", sa.Boolean(), nullable=False, server_default=sa.false()),  # its hooks are reliable
+    # What others were last told of it: its refs, and that it is gone or held. Written with the event only.
+    sa.Column("told_digest", _text()),
+    sa.Column("told_status", _text()),
     sa.Index("ix_repos_change_seq", "change_seq"),
 )
 
@@ -83,6 +81,16 @@ _in_catalog_index("ix_repos_priority", "priority", "removed_at")
 _in_catalog_index("ix_repos_freshness", "pulled", "priority", "status", "verified_at", "removed_at")
 # An alias names one repo of the catalog; a removed one does not keep its alias from others.
 _in_catalog_index("uq_repos_alias", "alias", unique=True)
+# All that lists are filtered and ordered by, in the order of keys: any question is one walk through it.
+sa.Index(
+    "ix_repos_list",
+    *(repos.c[name] for name in ("key", "status", "verified_at", "priority", "host", "private")),
+    *(repos.c[name] for name in ("size_bytes", "changed_at", "consecutive_failures", "failure_kind")),
+    repos.c.removed_at,
+    sqlite_where=IN_CATALOG,  # which has a row's number in each index anyway
+    postgresql_where=IN_CATALOG,
+    postgresql_include=["id"],
+)
 _FAILING = sa.and_(repos.c.removed_at.is_(None), repos.c.failure_kind.is_not(None))
 sa.Index(
     "ix_repos_failure_kind",
@@ -289,17 +297,45 @@ pull_targets = sa.Table(
     sqlite_autoincrement=True,  # workers keep what they put at a target by its id: it is nobody else's, ever
 )
 
+
+def _progress() -> tuple[sa.Column[Any], ...]:
+    return (
+        sa.Column("total", sa.BigInteger(), nullable=False),
+        sa.Column("synced", sa.BigInteger(), nullable=False),
+        sa.Column("syncing", sa.BigInteger(), nullable=False),
+        sa.Column("pending", sa.BigInteger(), nullable=False),
+        sa.Column("failed", sa.BigInteger(), nullable=False),
+        sa.Column("disabled", sa.BigInteger(), nullable=False),
+        sa.Column("average_delay_s", sa.Double()),
+        sa.Column("measured", sa.BigInteger(), nullable=False),
+        sa.Column("worst_delay_s", sa.Double()),
+        sa.Column("equal", sa.BigInteger(), nullable=False, server_default="0"),
+        sa.Column("compared", sa.BigInteger(), nullable=False, server_default="0"),
+    )
+
+
 # How far all projects were at times: the course of days.
 pull_course = sa.Table(
     "pull_course",
     metadata,
     sa.Column("at", sa.Double(), primary_key=True),
-    sa.Column("total", sa.BigInteger(), nullable=False),
-    sa.Column("synced", sa.BigInteger(), nullable=False),
-    sa.Column("syncing", sa.BigInteger(), nullable=False),
-    sa.Column("pending", sa.BigInteger(), nullable=False),
-    sa.Column("failed", sa.BigInteger(), nullable=False),
-    sa.Column("disabled", sa.BigInteger(), nullable=False),
-    sa.Column("average_delay_s", sa.Double()),
-    sa.Column("measured", sa.BigInteger(), nullable=False),
+    *_progress(),
+    # What sources bore; null: of a time before this was noted, or the load was not known.
+    sa.Column("slots", sa.Integer()),
+    sa.Column("running", sa.Integer()),
+    sa.Column("queued", sa.Integer()),
+    sa.Column("load_level", _text()),
+    sa.Column("load_reason", _text()),
+    sa.Column("looks", sa.BigInteger()),
+    sa.Column("source_s", sa.Double()),
+    sa.Column("received_bytes", sa.BigInteger()),
+)
+
+# The same, of each class.
+pull_course_classes = sa.Table(
+    "pull_course_classes",
+    metadata,
+    sa.Column("at", sa.Double(), primary_key=True),
+    sa.Column("priority", _text(), primary_key=True),
+    *_progress(),
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from evermirror.core.events.of_reports import events_of, refs_changed
 from evermirror.core.fleet import decisions
 from evermirror.edge.store.outcomes import Outcome as Outcome
 from evermirror.edge.store.outcomes import moved, outcome_of
 from evermirror.model.activity import Activity
+from evermirror.model.event import NewEvent
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.messages import (
     Declined,
@@ -34,7 +36,9 @@ from evermirror.model.worker import WorkerId
 
 @dataclass(frozen=True, slots=True)
 class RepoSynced:
-    """The mirror equals upstream as of ``verified_at``; ``changed_at`` is None where no ref moved."""
+    """The mirror equals upstream as of ``verified_at``; ``changed_at`` is None where no ref moved. What is
+    older than what is known changes nothing. ``news`` is told where others were not told of this digest;
+    ``copied``: by one who follows, and cannot know what moved: the primary tells it better."""
 
     key: RepoKey
     digest: RefsDigest
@@ -44,6 +48,8 @@ class RepoSynced:
     verified_at: float
     changed_at: float | None
     activity: Activity
+    news: NewEvent | None = None
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,15 @@ class WorkerBound:
     token_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class EventWritten:
+    """Others are told of something that this transaction makes so. ``reported``: by a worker, which may not
+    have heard yet that the repo left the catalog: then nobody is told."""
+
+    event: NewEvent
+    reported: bool = False
+
+
 RowWrite = (
     RepoSynced
     | RepoVerified
@@ -157,6 +172,7 @@ RowWrite = (
     | SkipsFolded
     | ProjectSaved
     | TokenUsed
+    | EventWritten
 )
 Write = RowWrite | WorkerBound
 
@@ -172,19 +188,37 @@ class Decided:
 Entry = Write | Decided
 
 
-def writes_of(report: Report) -> tuple[Write, ...]:
-    """What a worker's report leaves in the database."""
+def writes_of(
+    report: Report, *, worker: str = "", teller: str | None = None, follows: bool = False
+) -> tuple[Write, ...]:
+    """What the report of the ``worker`` of this name leaves in the database. ``teller``: the same name, where
+    others are to be told of it; None: nobody is. ``follows``: another is the repo's primary, and tells of
+    all but refs that others were not told of yet."""
+    if teller is None:
+        return _writes(report, worker)
+    writes: tuple[Write, ...] = _writes(report, worker)
+    if isinstance(report, Synced):
+        news, copied = refs_changed(report, teller), follows and report.first
+        writes = tuple(
+            replace(w, news=news, copied=copied) if isinstance(w, RepoSynced) else w for w in writes
+        )
+    return (
+        writes if follows else (*writes, *(EventWritten(e, reported=True) for e in events_of(report, teller)))
+    )
+
+
+def _writes(report: Report, worker: str) -> tuple[Write, ...]:
     match report:
         case Started():
             return tuple(TaskStarted(i, report.at) for i in report.task_ids)
         case Progress():
             return tuple(TaskProgressed(i, report.phase, report.percent, report.at) for i in report.task_ids)
         case Synced():
-            return _synced(report)
+            return _synced(report, worker)
         case Failed():
-            return _failed(report)
+            return _failed(report, worker)
         case Refused() | Restored():
-            outcome = outcome_of(report)
+            outcome = outcome_of(report, worker)
             return tuple(TaskEnded(i, outcome) for i in report.task_ids)
         case Excused():
             return tuple(RepoExcused(key) for key in report.keys)
@@ -208,7 +242,7 @@ _STATUS_AFTER = {
 }
 
 
-def _synced(report: Synced) -> tuple[Write, ...]:
+def _synced(report: Synced, worker: str) -> tuple[Write, ...]:
     repo = RepoSynced(
         key=report.key,
         digest=report.digest,
@@ -221,17 +255,17 @@ def _synced(report: Synced) -> tuple[Write, ...]:
     )
     if not report.task_ids and not moved(report):
         return (repo,)
-    return (repo, *_ends(report.key, report.task_ids, outcome_of(report)))
+    return (repo, *_ends(report.key, report.task_ids, outcome_of(report, worker)))
 
 
-def _failed(report: Failed) -> tuple[Write, ...]:
+def _failed(report: Failed, worker: str) -> tuple[Write, ...]:
     held_back = report.failure.kind is FailureKind.CONFLICT  # no fault of the repo, but people must know
     told = report.counted or held_back
     status = _STATUS_AFTER.get(report.failure.kind, RepoStatus.FAILING) if told else None
     repo = RepoFailed(report.key, report.failure, status, report.consecutive_failures, report.ended_at)
     if not report.task_ids and not report.counted:
         return (repo,)  # a host's bad hour over thousands of repos would be as many rows that say the same
-    return (repo, *_ends(report.key, report.task_ids, outcome_of(report)))
+    return (repo, *_ends(report.key, report.task_ids, outcome_of(report, worker)))
 
 
 def _ends(key: RepoKey, ids: tuple[TaskId, ...], outcome: Outcome) -> tuple[Write, ...]:

@@ -52,9 +52,9 @@ def create_aggregator_app(
     )
     app.state.git_api = GitApi(git_service, settings)
     routers = (_metrics_router(registry), aggregator_router(state), git.router)
-    for router in routers:
-        app.include_router(router)
-    problems.install(app, [route for router in routers for route in router.routes])
+    routes = [route for router in routers for route in router.routes]
+    app.router.routes += routes  # as they are: include_router would make each anew
+    problems.install(app, routes)
     return _Front(probes_app(ready), app, rest)
 
 

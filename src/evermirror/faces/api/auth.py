@@ -1,6 +1,6 @@
 """Who is asking, and may they: bearer tokens with roles, and what is possible without one.
 
-               token given?
+               token given?                                  (hooks of forges: by their signature, not here)
       yes ──────────┴────────── no
        │                         │  Host header must name this server (DNS rebinding)
 known? ── no → 401, counted      │
@@ -20,7 +20,8 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol
 
 from starlette.datastructures import Headers
@@ -40,6 +41,7 @@ _FAILED_ATTEMPTS = Rate(per_s=1 / 6, burst=10.0)  # wrong tokens per client: ten
 _RANKS = {Role.READER: 1, Role.SUBMITTER: 2, Role.OPERATOR: 3, Role.ADMIN: 4}
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OPEN_PATHS = frozenset({"/healthz", "/readyz"})  # probes know neither our name nor a token
+_HOOKS_BELOW = "/api/webhooks/"
 _PLAIN_PATHS = frozenset({"/", "/docs", "/openapi.json"})  # hold no data of the catalog
 
 
@@ -72,7 +74,9 @@ class Caller:
         return self.rank >= _RANKS[role]
 
     def need(self, role: Role) -> None:
-        """Refuses a caller whose role is lower."""
+        """Refuses a caller whose role is lower; the public is asked for a token."""
+        if self.rank == PUBLIC.rank:
+            raise _token_needed("This needs a token and none was given")
         if not self.may(role):
             raise ApiProblem(
                 Kind.FORBIDDEN,
@@ -97,10 +101,15 @@ class Asked:
     origin: str | None
     fetch_site: str | None
     via: Via | None = None
+    again: bool = False  # it was let in before
 
     @property
     def git(self) -> bool:
         return self.path.startswith("/git/")
+
+    @property
+    def hook(self) -> bool:
+        return is_hook(self.method, self.path)
 
     @property
     def write(self) -> bool:
@@ -108,7 +117,14 @@ class Asked:
 
     @property
     def counted(self) -> bool:
-        return self.via is None or not self.via.own  # an aggregator counts its clients' wrong tokens itself
+        # An aggregator counts its clients' wrong tokens itself. Who was let in guesses nothing: that others
+        # at his address do must neither end his stream nor hide that his token was revoked.
+        return not self.again and (self.via is None or not self.via.own)
+
+
+def is_hook(method: str, path: str) -> bool:
+    """A forge's hook: it knows neither our name nor a token, and is signed."""
+    return method == "POST" and path.startswith(_HOOKS_BELOW)
 
 
 def asked_of(scope: Scope) -> Asked:
@@ -150,7 +166,7 @@ class Auth:
 
     async def identify(self, asked: Asked) -> Caller:
         """The caller, or an ApiProblem (401, 403, 429)."""
-        if asked.path in _OPEN_PATHS:
+        if asked.path in _OPEN_PATHS or asked.hook:
             return PUBLIC
         if asked.authorization is not None:
             return await self._bearer(asked, _token_in(asked))
@@ -164,6 +180,10 @@ class Auth:
         if asked.write or not (self._settings.public_reads or plain):
             raise _unauthorized(asked, "This needs a token and none was given")
         return PUBLIC
+
+    async def identify_again(self, asked: Asked) -> Caller:
+        """The same of one that was let in, and goes on for long: is it still good?"""
+        return await self.identify(replace(asked, again=True))
 
     async def _bearer(self, asked: Asked, token: str) -> Caller:
         client = client_name(asked.client)
@@ -238,12 +258,15 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        asked = asked_of(scope)
         try:
-            caller = await self._auth.identify(asked_of(scope))
+            caller = await self._auth.identify(asked)
         except ApiProblem as problem:
             await problem.response()(scope, receive, send)
             return
-        scope.setdefault("state", {})["caller"] = caller
+        state = scope.setdefault("state", {})
+        state["caller"] = caller
+        state["identify"] = partial(self._auth.identify_again, asked)  # for long answers
         await self._app(scope, receive, send)
 
 
@@ -272,7 +295,10 @@ def _token_in(asked: Asked) -> str:
 
 
 def _unauthorized(asked: Asked, detail: str) -> ApiProblem:
-    scheme = "Basic" if asked.git else "Bearer"
+    return _token_needed(detail, "Basic" if asked.git else "Bearer")
+
+
+def _token_needed(detail: str, scheme: str = "Bearer") -> ApiProblem:
     return ApiProblem(
         Kind.UNAUTHORIZED,
         detail,

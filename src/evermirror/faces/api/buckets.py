@@ -6,8 +6,10 @@ import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 _MAX_NAMES = 10_000  # clients remembered, ~150 bytes each; the longest idle one is forgotten first
+ADDRESSES_KEPT = 1_000  # that need not be read again: a forge's hooks all come from a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Buckets:
         return min(self._rate.burst, level + (self._clock() - as_of) * self._rate.per_s)
 
 
+@lru_cache(ADDRESSES_KEPT)
 def client_name(address: str | None) -> str:
     """What a client is limited by: its address; of IPv6 the /64, since one host owns all of it."""
     try:
@@ -72,6 +75,7 @@ def is_address(text: str) -> bool:
     return True
 
 
+@lru_cache(ADDRESSES_KEPT)
 def is_loopback(address: str | None) -> bool:
     """Whether a client's address is this machine's own."""
     try:

@@ -10,7 +10,7 @@ from evermirror.faces.api.context import Api, ApiDep, CallerDep, problems
 from evermirror.faces.api.problems import Kind
 from evermirror.faces.api.text import iso_or_none, printable
 from evermirror.model.access import Role
-from evermirror.nodes.coordinator.catalog_state import CatalogState
+from evermirror.nodes.coordinator.catalog.catalog_state import CatalogState
 from evermirror.nodes.service import CatalogService
 
 router = APIRouter(tags=["catalog"])

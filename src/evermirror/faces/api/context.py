@@ -10,13 +10,21 @@ from fastapi import Depends, Path, Request
 
 from evermirror.errors import InvalidUrl, NotFound
 from evermirror.faces.api.auth import Caller
+from evermirror.faces.api.event_door import EventDoor
 from evermirror.faces.api.git_service import GitService
+from evermirror.faces.api.hook_door import HookDoor
 from evermirror.faces.api.inputs import is_clean
 from evermirror.faces.api.limits import LimitSettings
 from evermirror.faces.api.metrics import Metrics
+from evermirror.faces.api.overview_board import OverviewBoard
 from evermirror.faces.api.problems import MEDIA_TYPE, ApiProblem, Kind
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoRecord
+from evermirror.nodes.alert_service import AlertService
+from evermirror.nodes.bulk_service import BulkService
+from evermirror.nodes.discovery_service import DiscoveryService
+from evermirror.nodes.event_service import EventService
+from evermirror.nodes.hook_service import HookService
 from evermirror.nodes.pull_service import ProjectView, PullService
 from evermirror.nodes.service import CatalogService, CoordinatorService, FleetService
 
@@ -53,22 +61,31 @@ class Api:
     catalog: CatalogService | None = None
     fleet: FleetService | None = None
     pull: PullService | None = None
+    alerts: AlertService | None = None
+    discoveries: DiscoveryService | None = None
+    hooks: HookService | None = None
+    events: EventService | None = None
+    bulk: BulkService | None = None
+    event_door: EventDoor = field(default_factory=EventDoor)
+    hook_door: HookDoor = field(default_factory=HookDoor)
+    overview_board: OverviewBoard = field(default_factory=OverviewBoard)
     waiting: int = 0
 
 
-def _api_of(request: Request) -> Api:
+# Not awaited, but async: others would each be run in a thread, which costs more than the whole request.
+async def _api_of(request: Request) -> Api:
     api = request.app.state.api
     assert isinstance(api, Api)  # noqa: S101 - create_app put it there
     return api
 
 
-def _git_api_of(request: Request) -> GitApi:
+async def _git_api_of(request: Request) -> GitApi:
     api = request.app.state.git_api
     assert isinstance(api, GitApi)  # noqa: S101 - whoever made the application put it there
     return api
 
 
-def _caller_of(request: Request) -> Caller:
+async def _caller_of(request: Request) -> Caller:
     caller = request.state.caller
     assert isinstance(caller, Caller)  # noqa: S101 - the gate put it there
     return caller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from evermirror.core.fleet.rates import HOSTS_MAX
@@ -15,9 +15,11 @@ from evermirror.faces.api.fleet_rates import SHARES_MAX, LimitsView, RateView, l
 from evermirror.faces.api.inputs import CleanText
 from evermirror.faces.api.problems import Kind
 from evermirror.faces.api.text import iso, iso_or_none, printable
+from evermirror.faces.api.views import CopyStateText, copy_state_text
 from evermirror.model.access import Role
 from evermirror.model.worker import Duty
-from evermirror.nodes.coordinator.fleet_view import AggregatorInfo, FleetView, Losing, WorkerInfo
+from evermirror.nodes.coordinator.fleet_admin import MOVES_MAX
+from evermirror.nodes.coordinator.fleet_view import AggregatorInfo, FleetView, Losing, MoveInfo, WorkerInfo
 from evermirror.nodes.service import FleetService
 
 _MAX_REASON = 200
@@ -44,6 +46,7 @@ class WorkerView(BaseModel):
     duty: Literal["active", "draining", "quarantined", "retired"] = Field(description="What is wanted of it")
     trusted: bool = Field(description="May hold private repos; its copies allow others to be deleted")
     connected: bool
+    own: bool = Field(description="Part of this server's own process: all-in-one")
     accepting: bool = Field(description="False: its disk takes no more clones")
     weight: float = Field(description="Its share of the load")
     weight_now: float = Field(description="For new placements: less while it comes and goes")
@@ -148,6 +151,26 @@ class FleetAnswer(BaseModel):
     now: str
 
 
+class MoveView(BaseModel):
+    """A repo with copies that come or go."""
+
+    repo: str
+    from_: list[str] = Field(alias="from", description="Workers whose copies go, once others are complete")
+    to: list[str] = Field(description="Workers that are to have a copy, and do not yet")
+    state: CopyStateText = Field(
+        description="planned: waits for its turn; asked: being cloned; else of the copy that goes: held "
+        "until others are complete, stopping, leaving"
+    )
+    reason: str = Field(description="Why it comes there; where only a copy goes, how that is")
+
+
+class MovesView(BaseModel):
+    """Repos on the move, those being cloned first."""
+
+    items: list[MoveView]
+    total: int
+
+
 class QuarantineIn(BaseModel):
     """Why nothing of a worker is to count."""
 
@@ -166,6 +189,19 @@ _ORDER = problems(Kind.NOT_FOUND, Kind.INVALID, Kind.CONFLICT)
 async def get_fleet(api: ApiDep, caller: CallerDep) -> FleetAnswer:
     """At most half a second old. Alerts are told to token holders, and to this machine's own user."""
     return _fleet_answer(_fleet(api).view(), caller)
+
+
+@router.get(
+    "/api/fleet/moves",
+    summary="Repos with copies that come or go",
+    responses=problems(Kind.NOT_FOUND, Kind.INVALID),
+)
+async def get_moves(
+    api: ApiDep, caller: CallerDep, limit: Annotated[int, Query(ge=1, le=MOVES_MAX)] = 100
+) -> MovesView:
+    """At most half a second old. The public is not told of repos that only trusted workers may hold."""
+    found = _fleet(api).moves(limit, public=not caller.may(Role.READER))
+    return MovesView(items=[_move_view(move) for move in found.items], total=found.total)
 
 
 @router.get("/api/fleet/workers/{name}", summary="One worker in full", responses=_READ)
@@ -224,6 +260,18 @@ async def overrule_brake(api: ApiDep, caller: CallerDep) -> FleetAnswer:
     off."""
     caller.need(Role.OPERATOR)
     return _fleet_answer(await _fleet(api).overrule_brake(actor=caller.name), caller)
+
+
+def _move_view(move: MoveInfo) -> MoveView:
+    return MoveView.model_validate(
+        {
+            "repo": printable(move.key),
+            "from": [printable(name) for name in move.going],
+            "to": [printable(name) for name in move.coming],
+            "state": copy_state_text(move.state),
+            "reason": printable(move.reason),
+        }
+    )
 
 
 def _fleet(api: Api) -> FleetService:
@@ -301,6 +349,7 @@ def _fields(worker: WorkerInfo, caller: Caller, shares_max: int = SHARES_MAX) ->
         "duty": record.duty.value,
         "trusted": record.facts.trusted,
         "connected": seen.connected,
+        "own": worker.own,
         "accepting": seen.accepting,
         "weight": record.facts.weight,
         "weight_now": worker.weight_now,

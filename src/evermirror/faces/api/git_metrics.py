@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from evermirror.edge.git.serve import ServeFigures
+if TYPE_CHECKING:
+    from evermirror.edge.git.serve import ServeFigures
 
 
 class GitCollector(Collector):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from evermirror.errors import InvalidUrl, NotFound
-from evermirror.faces.api.auth import Caller
 from evermirror.faces.api.context import (
     WRITE_PROBLEMS,
     Api,
@@ -17,7 +17,6 @@ from evermirror.faces.api.context import (
     find_visible,
     no_such_repo,
     problems,
-    shown_to,
 )
 from evermirror.faces.api.inputs import (
     MAX_LIST,
@@ -26,10 +25,11 @@ from evermirror.faces.api.inputs import (
     HostQuery,
     LimitQuery,
     SearchQuery,
-    after_cursor,
-    cursor_of,
+    WorkerQuery,
 )
 from evermirror.faces.api.problems import Kind
+from evermirror.faces.api.pull_inputs import ErrorTypeText, PriorityText
+from evermirror.faces.api.repo_order import SortQuery, cursor_behind, place_of
 from evermirror.faces.api.views import (
     GitUrlAnswer,
     GitUrlList,
@@ -39,7 +39,9 @@ from evermirror.faces.api.views import (
     git_url_view,
 )
 from evermirror.model.access import Role
-from evermirror.model.repo import RepoRecord, RepoStatus
+from evermirror.model.failure import FailureKind
+from evermirror.model.repo import Priority, RepoRecord, RepoStatus
+from evermirror.model.repo_order import RepoSort
 from evermirror.nodes.service import RepoFilter
 
 # What only an operator may set: a submitter who could name a credential for a URL of his own would be handed
@@ -64,27 +66,50 @@ async def add_git_url(asked: GitUrlIn, api: ApiDep, caller: CallerDep) -> GitUrl
     return GitUrlAnswer(git_url=git_url_view(record).git_url, status=status.value)
 
 
-@router.get("/api/git_urls", summary="List and search", responses=problems(Kind.INVALID))
+@router.get(
+    "/api/git_urls",
+    summary="List and search",
+    responses=problems(Kind.INVALID),
+    response_model_exclude_unset=True,
+)
 async def list_git_urls(
     api: ApiDep,
     caller: CallerDep,
     search: SearchQuery = "",
     status: StatusText | None = None,
     host: HostQuery = "",
+    priority: PriorityText | None = None,
+    worker: WorkerQuery = "",
+    failure: Annotated[ErrorTypeText | None, Query(description="The one that stands now")] = None,
+    sort: SortQuery = "key",
     limit: LimitQuery = 100,
     cursor: CursorQuery = None,
+    total: Annotated[bool, Query(description="Count the repos on all pages too")] = False,
 ) -> GitUrlList:
-    """In key order; follow `next_cursor` until it is null."""
+    """In the order of `sort`; follow `next_cursor` until it is null, with the same query. All that is said
+    must hold. A worker that nobody knows holds nothing. Private repos are neither shown to the public nor
+    counted."""
+    order = RepoSort(sort)
+    after, after_value = place_of(cursor, order)
     which = RepoFilter(
         search=search,
         status=RepoStatus(status) if status is not None else None,
         host=host,
-        after=after_cursor(cursor),
+        priority=Priority(priority) if priority is not None else None,
+        worker=worker,
+        failure=FailureKind(failure) if failure is not None else None,
+        public=not caller.may(Role.READER),
+        sort=order,
+        after=after,
+        after_value=after_value,
         limit=limit,
     )
-    records, more = await _page(api, caller, which)
+    records, more = await _page(api, which)
+    counted: dict[str, Any] = {"total": await api.service.count_repos(which)} if total else {}
     return GitUrlList.model_construct(
-        items=[git_url_view(r) for r in records], next_cursor=cursor_of(records[-1].key) if more else None
+        items=[git_url_view(r) for r in records],
+        next_cursor=cursor_behind(order, records[-1]) if more else None,
+        **counted,
     )
 
 
@@ -109,15 +134,10 @@ async def remove_git_url(key: KeyPath, api: ApiDep, caller: CallerDep) -> GitUrl
     return GitUrlRemoved(git_url=git_url_view(record).git_url)
 
 
-async def _page(api: Api, caller: Caller, which: RepoFilter) -> tuple[list[RepoRecord], bool]:
-    """A full page of what the caller may see, and whether there is more.
-
-    A cursor holds the last key shown, so a page must end with one that the caller may know."""
-    shown: list[RepoRecord] = []
-    ask = replace(which, limit=min(which.limit + 1, MAX_LIST))  # one more tells whether there is a next page
-    while True:
-        batch = await api.service.list_repos(ask)
-        shown.extend(r for r in batch if shown_to(caller, r))
-        if len(shown) > which.limit or len(batch) < ask.limit:
-            return shown[: which.limit], len(shown) > which.limit
-        ask = replace(ask, after=batch[-1].key, limit=MAX_LIST)  # few questions, however much is hidden
+async def _page(api: Api, which: RepoFilter) -> tuple[tuple[RepoRecord, ...], bool]:
+    """A page, and whether there is more: one repo more tells, and after the longest page a look."""
+    found = await api.service.list_repos(replace(which, limit=min(which.limit + 1, MAX_LIST)))
+    if which.limit == MAX_LIST == len(found):
+        behind = replace(which.following(found[-1]), limit=1)
+        return found, bool(await api.service.list_repos(behind))
+    return found[: which.limit], len(found) > which.limit

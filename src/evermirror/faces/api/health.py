@@ -8,8 +8,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
-from evermirror.faces.api.context import ApiDep, problems
+from evermirror.faces.api.context import ApiDep, CallerDep, problems
 from evermirror.faces.api.metrics import CONTENT_TYPE
+from evermirror.model.access import Role
 
 router = APIRouter(tags=["health"])
 
@@ -56,7 +57,8 @@ class _MetricsResponse(Response):
     response_model=None,
     responses=problems(),
 )
-async def metrics(api: ApiDep) -> Response:
-    """Text exposition format."""
+async def metrics(api: ApiDep, caller: CallerDep) -> Response:
+    """Text exposition format. Figures of alerts and credentials are told to token holders, and to this
+    machine's own user."""
     api.metrics.show(await api.service.overview())
-    return _MetricsResponse(api.metrics.render())
+    return _MetricsResponse(api.metrics.render(inside=caller.may(Role.READER)))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.model.repo import Priority, RepoKey
 from evermirror.model.task import TaskId
 
 MAX_WAIT_S = 300.0  # proxies cut longer answers off
+MAX_WITHIN_S = 3_600.0  # who looks for a commit longer is better served by an event
 MAX_LIST = 1_000
 _MAX_URL = 2_048  # bytes; also the rule of URL parsing
 _MAX_INFO_DEPTH = 16
@@ -64,6 +66,19 @@ def _storable(info: dict[str, Any]) -> dict[str, Any]:
     return info
 
 
+def _seconds(most: float) -> Callable[[object], object]:
+    """Whatever is wrong with a time, one says which ones there are."""
+
+    def checked(value: object) -> object:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise ValueError(f"must be a number of seconds from 0 to {most:g}")
+        return value
+
+    return checked
+
+
 GitUrlText = Annotated[
     str,
     Field(min_length=1, max_length=_MAX_URL, examples=["https://github.com/username/repo.git"]),
@@ -81,14 +96,18 @@ class Input(BaseModel):
 class TaskParamsIn(Input):
     """All optional; unknown ones are refused by name."""
 
-    wait: Annotated[float, Field(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] = Field(
-        0.0, description="Answer when the task has ended, or after this many seconds"
-    )
+    wait: Annotated[
+        float, BeforeValidator(_seconds(MAX_WAIT_S)), Field(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)
+    ] = Field(0.0, description="Answer when the task has ended, or after this many seconds")
     min_commit: str | None = Field(
         None,
         pattern="^(?:[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$",
-        description="Succeed only once this commit is in the mirror",
+        description="Succeed only once this commit is in the mirror; looked for again while `within` lasts",
     )
+    within: Annotated[
+        Annotated[float, Field(ge=0, le=MAX_WITHIN_S, allow_inf_nan=False)] | None,
+        BeforeValidator(_seconds(MAX_WITHIN_S)),
+    ] = Field(None, description="So many seconds `min_commit` is looked for; left out: as long as `wait`")
     force: bool = Field(False, description="Fetch even where nothing seems to have changed")
     priority: Literal["critical", "high", "normal", "low"] | None = None
 
@@ -114,7 +133,12 @@ class GitUrlIn(Input):
     additional_info: Annotated[dict[str, Any], AfterValidator(_storable)] | None = None
 
 
-SearchQuery = Annotated[CleanText, Query(max_length=200, description="Part of a key; empty for all")]
+SearchQuery = Annotated[
+    CleanText, Query(max_length=200, description="Part of a key, alias or URL in any case; empty for all")
+]
+WorkerQuery = Annotated[
+    CleanText, Query(max_length=300, description="Only repos that this worker holds, or should; by its name")
+]
 HostQuery = Annotated[CleanText, Query(max_length=300, description="Only repos of this upstream host")]
 LimitQuery = Annotated[int, Query(ge=1, le=MAX_LIST)]
 CursorQuery = Annotated[str | None, Query(max_length=4_096, description="next_cursor of the page before")]
@@ -136,10 +160,15 @@ def after_cursor(cursor: str | None) -> RepoKey | None:
     except (binascii.Error, ValueError):
         text = ""
     if not text or any(ord(c) < 32 for c in text):
-        raise ApiProblem(
-            Kind.INVALID, "cursor: not one of ours", hint="Use next_cursor as it was given, or none"
-        )
+        raise foreign_cursor()
     return RepoKey(text)
+
+
+def foreign_cursor() -> ApiProblem:
+    """The refusal of a cursor that is not of this list, or of another order of it."""
+    return ApiProblem(
+        Kind.INVALID, "cursor: not one of ours", hint="Use next_cursor as it was given, or none"
+    )
 
 
 def task_id_in(text: str) -> TaskId | None:

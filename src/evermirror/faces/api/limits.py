@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evermirror.faces.api.auth import too_many
+from evermirror.faces.api.auth import is_hook, too_many
 from evermirror.faces.api.buckets import Buckets, Rate, client_name, is_loopback
 from evermirror.faces.api.problems import ApiProblem, Kind
 
 _UNLIMITED = frozenset({"/healthz", "/readyz"})  # a busy server must not look dead
+
+HEAD = "evermirror.head"  # in a scope: nobody reads the body; one that would not end need not begin
 
 _DRAIN_BYTES = 20_000_000  # of a refused body read and thrown away; whoever sends more is cut off
 _DRAIN_S = 5.0
@@ -31,6 +33,10 @@ SECURITY_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_ADDED = [
+    (name.encode(), value.encode())
+    for name, value in {**SECURITY_HEADERS, "cache-control": "no-store"}.items()
+]  # where an answer has none of that name
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,9 @@ _LOOPBACK_REQUESTS = Rate(per_s=5_000.0, burst=10_000.0)
 _BODY = BodyRule(max_bytes=1_000_000, timeout_s=30.0)
 # A negotiation names a line of 50 bytes per ref wanted; it is streamed to git, not kept.
 _GIT_BODY = BodyRule(max_bytes=64_000_000, timeout_s=600.0)
+# A whole GitLab sends from one address, and a forge that is told to slow down switches its hooks off.
+_HOOKS = Rate(per_s=1_000.0, burst=5_000.0)
+_HOOK_BODY = BodyRule(max_bytes=25_000_000, timeout_s=30.0)  # GitHub's own bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +65,17 @@ class LimitSettings:
     loopback_requests: Rate = _LOOPBACK_REQUESTS
     body: BodyRule = _BODY
     git_body: BodyRule = _GIT_BODY
+    hooks: Rate = _HOOKS
+    hook_body: BodyRule = _HOOK_BODY
+
+    def body_of(self, scope: Scope) -> BodyRule:
+        if is_hook(scope["method"], scope["path"]):
+            return self.hook_body
+        return self.git_body if scope["path"].startswith("/git/") else self.body
 
 
 class RateLimit:
-    """Answers 429 to a client that asks too often."""
+    """Answers 429 to a client that asks too often. Hooks are counted apart: they take nothing from users."""
 
     def __init__(
         self, app: ASGIApp, settings: LimitSettings, clock: Callable[[], float] = time.monotonic
@@ -67,17 +83,23 @@ class RateLimit:
         self._app = app
         self._remote = Buckets(settings.requests, clock)
         self._loopback = Buckets(settings.loopback_requests, clock)
+        self._hooks = Buckets(settings.hooks, clock)
+        self._loopback_hooks = Buckets(settings.loopback_requests, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in _UNLIMITED:
             client = scope.get("client")
             address = client[0] if client else None
-            buckets = self._loopback if is_loopback(address) else self._remote
-            wait_s = buckets.take(client_name(address))
+            wait_s = self._buckets(scope, is_loopback(address)).take(client_name(address))
             if wait_s > 0:
                 await too_many(wait_s, "Too many requests from this address").response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    def _buckets(self, scope: Scope, loopback: bool) -> Buckets:
+        if is_hook(scope["method"], scope["path"]):
+            return self._loopback_hooks if loopback else self._hooks
+        return self._loopback if loopback else self._remote
 
 
 class BodyLimit:
@@ -91,7 +113,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        rule = self._settings.git_body if scope["path"].startswith("/git/") else self._settings.body
+        rule = self._settings.body_of(scope)
         length = Headers(scope=scope).get("content-length", "")
         if length.isascii() and length.isdigit() and (len(length) > 15 or int(length) > rule.max_bytes):
             await _drain(receive)
@@ -158,10 +180,9 @@ class SecurityHeaders:
 
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-store")
+                given = message.get("headers", ())
+                names = {name for name, _ in given}
+                message["headers"] = [*given, *(header for header in _ADDED if header[0] not in names)]
             await send(message)
 
         await self._app(scope, receive, secured)
@@ -183,4 +204,4 @@ class HeadAsGet:
                 message = {**message, "body": b""}
             await send(message)
 
-        await self._app({**scope, "method": "GET"}, receive, bodiless)
+        await self._app({**scope, "method": "GET", HEAD: True}, receive, bodiless)

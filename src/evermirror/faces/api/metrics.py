@@ -1,6 +1,7 @@
 """What Prometheus may read: one registry object that the engine and the API feed by methods.
 
 Labels are bounded: kinds, statuses and route templates are closed sets; no repo, host or client is a label.
+What has names from the settings as labels is in a registry of its own, ``inside``, for readers only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evermirror import __version__
+from evermirror.model.duration import took_s
 from evermirror.model.failure import FailureKind
 from evermirror.model.messages import Failed, Progress, Report, Synced, Verified, WorkerStatus
 from evermirror.nodes.service import Overview
@@ -31,6 +33,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
+        self.inside = CollectorRegistry(auto_describe=True)
         r = self.registry
         Gauge("evermirror_build", "Constant 1, labelled by version", ["version"], registry=r).labels(
             __version__
@@ -63,7 +66,11 @@ class Metrics:
 
     def _make_gauges(self, r: CollectorRegistry) -> None:
         self._repos = Gauge("evermirror_repos", "Repos in the catalog", ["status"], registry=r)
-        self._fresh = Gauge("evermirror_repos_fresh", "Repos verified within their bound", registry=r)
+        self._fresh = Gauge(
+            "evermirror_repos_fresh",
+            "Repos verified within their bound; without those gone, refused or disabled",
+            registry=r,
+        )
         self._lag = Gauge(
             "evermirror_worst_lag_seconds", "The longest time since a repo was verified", registry=r
         )
@@ -85,7 +92,8 @@ class Metrics:
             case Synced() if report.phases_s:  # git ran: the look had seen something
                 self.polled("changed")
                 self.synced(
-                    "changed" if report.changes_total else "unchanged", report.ended_at - report.started_at
+                    "changed" if report.changes_total else "unchanged",
+                    took_s(report.started_at, report.ended_at),
                 )
                 self.received(report.received_bytes)
             case Failed():
@@ -106,6 +114,7 @@ class Metrics:
         self._received.inc(count_bytes)
 
     def answered(self, method: str, route: str, status: int, duration_s: float) -> None:
+        """``duration_s``: up to the end of the answer; of a stream, which has none, up to its beginning."""
         self._http.labels(method if method in _METHODS else "other", route, str(status)).inc()
         self._http_s.labels(route).observe(duration_s)
 
@@ -124,9 +133,9 @@ class Metrics:
         self._accepting.set(1 if overview.accepting_clones else 0)
         self._started.set(overview.started_at)
 
-    def render(self) -> bytes:
-        """The exposition text."""
-        return generate_latest(self.registry)
+    def render(self, *, inside: bool = False) -> bytes:
+        """The exposition text; ``inside``: with what only readers are told."""
+        return generate_latest(self.registry) + (generate_latest(self.inside) if inside else b"")
 
 
 class Observe:
@@ -143,15 +152,25 @@ class Observe:
             return
         status = 0  # stays where the client left before an answer
         began = self._clock()
+        streams_since: float | None = None
 
         async def watched(message: Message) -> None:
-            nonlocal status
+            nonlocal status, streams_since
             if message["type"] == "http.response.start":
                 status = message["status"]
+                streams_since = self._clock() if _is_stream(message) else None
             await send(message)
 
         try:
             await self._app(scope, receive, watched)
         finally:
             route = getattr(scope.get("route"), "path", "(none)")
-            self._metrics.answered(scope["method"], route, status, self._clock() - began)
+            ended = self._clock() if streams_since is None else streams_since
+            self._metrics.answered(scope["method"], route, status, ended - began)
+
+
+def _is_stream(message: Message) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.startswith(b"text/event-stream")
+        for name, value in message["headers"]
+    )

@@ -7,6 +7,7 @@ whose ``id`` is in the log; nothing of its inside is told.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ from evermirror.model.failure import FailureError
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_ERRORS_TOLD = 20  # of one request; a body can hold thousands of wrong things
+STOPPED_RETRY_S = 5
 _MAX_TEXT = 500  # characters of one told text; input may be quoted in it
 
 _log = structlog.get_logger("evermirror.api")
@@ -49,6 +51,7 @@ class Kind(Enum):
     WRONG_HOST = ("wrong-host", 403, "The Host header does not name this server")
     CROSS_SITE = ("cross-site", 403, "A web page of another site may not write here")
     NOT_AGGREGATOR = ("not-an-aggregator", 403, "Only an aggregator passes requests on")
+    HOOK_REFUSED = ("hook-refused", 403, "The hook is not signed as it should be")
     NOT_FOUND = ("not-found", 404, "There is no such thing")
     METHOD = ("method-not-allowed", 405, "This address does not take that method")
     TIMEOUT = ("request-timeout", 408, "The request body came too slowly")
@@ -139,6 +142,24 @@ def of_error(error: EvermirrorError) -> ApiProblem:
     return ApiProblem(kind, error.message, hint=error.hint)
 
 
+def of_failure(error: FailureError) -> ApiProblem:
+    """Something that is needed, such as the database, does not do its part."""
+    return ApiProblem(Kind.UNAVAILABLE, error.failure.message, hint=error.failure.hint or "Try again later")
+
+
+def of_any(error: Exception) -> ApiProblem:
+    """Whatever was raised outside of the routes, as it would be told inside."""
+    match error:
+        case ApiProblem():
+            return error
+        case EvermirrorError():
+            return of_error(error)
+        case FailureError():
+            return of_failure(error)
+        case _:
+            return unexpected(error)
+
+
 def unexpected(error: BaseException) -> ApiProblem:
     """Logs a bug under an id and tells only that id."""
     occurrence = secrets.token_hex(8)
@@ -168,8 +189,7 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
     async def on_failure(request: Request, error: Exception) -> Response:
         assert isinstance(error, FailureError)  # noqa: S101 - registered for this class
-        detail = _told(error.failure.message)
-        return ApiProblem(Kind.UNAVAILABLE, detail, hint=error.failure.hint or "Try again later").response()
+        return of_failure(error).response()
 
     app.add_exception_handler(EvermirrorError, on_error)
     app.add_exception_handler(FailureError, on_failure)
@@ -231,7 +251,8 @@ def _told(text: str) -> str:
 
 
 class CatchAll:
-    """Turns what nobody handled into a 500 with an id; a response already begun is cut off instead."""
+    """Turns what nobody handled into an answer: what is known into its own, the rest into a 500 with an id. A
+    response already begun is cut off instead. Who still waits at a stop is told to come again."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -249,12 +270,21 @@ class CatchAll:
 
         try:
             await self._app(scope, receive, watched)
-        except ApiProblem as problem:
-            if begun:
-                raise
-            await problem.response()(scope, receive, send)
         except Exception as error:
-            refusal = unexpected(error)
+            refusal = of_any(error)
             if begun:
                 raise
             await refusal.response()(scope, receive, send)
+        except asyncio.CancelledError:
+            if begun:
+                raise
+            await _stopped().response()(scope, receive, send)  # the task ends with it, as it was told to
+
+
+def _stopped() -> ApiProblem:
+    return ApiProblem(
+        Kind.UNAVAILABLE,
+        "This server is being stopped, and did not come to the end of this",
+        hint=f"Ask again in {STOPPED_RETRY_S} s; it may have been done or not",
+        headers={"Retry-After": str(STOPPED_RETRY_S), "Connection": "close"},
+    )

@@ -14,8 +14,9 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from evermirror.model.failure import FailureKind
+from evermirror.model.pull import LoadLevel
 from evermirror.model.task import TaskStatus
-from evermirror.nodes.coordinator.pull_figures import BUCKETS_S, PullTotals
+from evermirror.nodes.coordinator.pull.pull_figures import BUCKETS_S, PullTotals
 
 
 class PullCollector(Collector):
@@ -36,6 +37,7 @@ class PullCollector(Collector):
         ):
             yield CounterMetricFamily(name, text, value=count)  # exported with _total behind it
         yield from self._gauges(totals)
+        yield from _by_priority(totals)
         errors = GaugeMetricFamily("pull_errors_by_type", "Errors of tasks since the start", labels=["type"])
         for kind in FailureKind:
             errors.add_metric([kind.value], totals.errors.get(kind, 0))
@@ -61,6 +63,16 @@ class PullCollector(Collector):
             ("pull_projects_with_changes", "Projects whose latest task changed", totals.projects_changed),
             ("pull_sync_success_rate", "Share of projects that are not failed", rate),
             ("pull_consecutive_failures", "Projects with failures in a row", totals.projects_failing),
+            (
+                "pull_projects_demoted",
+                "Projects with at least pull.demote_after failures in a row",
+                totals.projects_demoted,
+            ),
+            (
+                "pull_projects_paused",
+                "Projects that were given up until a person resets them",
+                totals.projects_paused,
+            ),
             ("pull_retry_count", "Tasks since the start that tried again", totals.retries),
             ("pull_concurrent_connections", "Syncs that may speak to a source now", totals.running),
             (
@@ -68,5 +80,49 @@ class PullCollector(Collector):
                 "Bytes received from sources and sent to targets since the start",
                 totals.received_bytes + totals.sent_bytes,
             ),
+            ("pull_concurrent_limit", "Pulls that may run now", totals.limit),
         ):
             yield GaugeMetricFamily(name, text, value=value)
+        load = GaugeMetricFamily(
+            "pull_source_load", "1 for the source's load as last seen; all 0: not known", labels=["level"]
+        )
+        for level in LoadLevel:
+            load.add_metric([level.value], totals.load is not None and totals.load.level is level)
+        yield load
+
+
+def _by_priority(totals: PullTotals) -> Iterator[Metric]:
+    """Of classes without a project too: a series that comes and goes is hard to watch."""
+    classes = totals.classes
+    for name, text, values in (
+        ("projects_enabled", "Projects that are enabled", {p: c.projects for p, c in classes.items()}),
+        (
+            "projects_with_targets",
+            "Projects with targets that are enabled, or were given up after failures",
+            {p: c.with_targets for p, c in classes.items()},
+        ),
+        (
+            "projects_verified_equal",
+            "Those of them whose every target has all that the mirror has",
+            {p: c.equal for p, c in classes.items()},
+        ),
+        (
+            "verified_equal_ratio",
+            "The share of them; 1 where there are none",
+            {p: c.equal_share for p, c in classes.items()},
+        ),
+        (
+            "lag_seconds",
+            "Time since the last sync of enabled projects, or since one was made; the average",
+            {p: c.lag_average_s or 0.0 for p, c in classes.items()},
+        ),
+        (
+            "lag_worst_seconds",
+            "The longest of them",
+            {p: c.lag_worst_s or 0.0 for p, c in classes.items()},
+        ),
+    ):
+        family = GaugeMetricFamily(f"pull_{name}", text, labels=["priority"])
+        for priority, value in values.items():
+            family.add_metric([priority.value], value)
+        yield family

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from evermirror.errors import NotFound
@@ -21,7 +21,7 @@ from evermirror.faces.api.context import (
     shown_to,
     visible_project,
 )
-from evermirror.faces.api.inputs import task_id_in
+from evermirror.faces.api.inputs import LimitQuery, task_id_in
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.pull_errors import ErrorOut, error_out
 from evermirror.faces.api.pull_inputs import (
@@ -40,12 +40,14 @@ from evermirror.faces.api.pull_views import TriggerText
 from evermirror.faces.api.text import iso_or_none, printable, printable_json
 from evermirror.model.access import Role
 from evermirror.model.pull import Target
-from evermirror.model.repo import Priority
-from evermirror.model.task import TaskRecord, TaskStatus
+from evermirror.model.repo import Priority, RepoRecord
+from evermirror.model.task import TaskId, TaskRecord, TaskStatus
 
 router = APIRouter(tags=["pull"], route_class=ProjectRoute)
 
 PullStatusText = Literal["pending", "running", "success", "failed", "skipped"]
+StatusQuery = Annotated[PullStatusText | None, Query(description="Only pulls of this status")]
+BeforeQuery = Annotated[int | None, Query(ge=1, lt=2**63, description="The `next_before` of the page before")]
 
 _PULLING = "Pulling changes..."
 _PROGRESS = {
@@ -88,6 +90,19 @@ class PullTaskList(BaseModel):
     total: int
     page: int
     size: int
+
+
+class NamedTaskOut(PullTaskOut):
+    """One pull, in a list over all projects."""
+
+    project_key: str
+
+
+class NewestTasksOut(BaseModel):
+    """Pulls of all projects, newest first."""
+
+    items: list[NamedTaskOut]
+    next_before: int | None = Field(description="Ask on with `before`; null: there are no more")
 
 
 class PullTaskDetail(PullTaskOut):
@@ -187,6 +202,26 @@ async def trigger_batch(asked: TriggerBatchIn, api: ApiDep, caller: CallerDep) -
 
 
 @router.get(
+    "/api/pull/tasks",
+    summary="Pulls of all projects, newest first",
+    responses=problems(Kind.NOT_FOUND, Kind.INVALID),
+)
+async def get_newest_tasks(
+    api: ApiDep,
+    caller: CallerDep,
+    status: StatusQuery = None,
+    before: BeforeQuery = None,
+    limit: LimitQuery = 50,
+) -> NewestTasksOut:
+    """Scheduled looks in a row that saw no change are one item. Needs the role reader."""
+    caller.need(Role.READER)
+    wanted = TaskStatus(status) if status is not None else None
+    found = await pull_of(api).newest_tasks(wanted, TaskId(before) if before is not None else None, limit)
+    items = [_named(task, found.records.get(task.repo), caller) for task in found.items]
+    return NewestTasksOut(items=items, next_before=items[-1].task_id if len(items) == limit else None)
+
+
+@router.get(
     "/api/pull/tasks/{task_id}",
     summary="What became of a pull",
     responses=problems(Kind.NOT_FOUND, Kind.INVALID),
@@ -233,6 +268,12 @@ def _no_such_task(task_id: str) -> ApiProblem:
         f"There is no task {task_id!r}",
         hint="GET /api/pull/projects/{key}/tasks lists them",
     )
+
+
+def _named(task: TaskRecord, record: RepoRecord | None, caller: Caller) -> NamedTaskOut:
+    """``record`` is None for a repo that left the catalog long ago."""
+    name = (record.alias if record is not None else None) or task.repo
+    return NamedTaskOut(**_fields(task, caller), project_key=printable(name))
 
 
 def _fields(task: TaskRecord, caller: Caller) -> dict[str, Any]:

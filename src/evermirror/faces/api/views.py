@@ -7,8 +7,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from evermirror.core.fleet.copies import CopyState
+from evermirror.faces.api.hook_views import HooksOut, hooks_out
+from evermirror.faces.api.plan_views import PlanView, plan_view
 from evermirror.faces.api.text import iso, iso_or_none, printable, printable_json
 from evermirror.model.failure import Failure
+from evermirror.model.hook import HookMemory
 from evermirror.model.kept import GuardMemory
 from evermirror.model.repo import RepoRecord
 from evermirror.model.task import TaskRecord, TaskStatus
@@ -46,9 +49,14 @@ class TaskView(BaseModel):
 
     task_id: str
     status: TaskStatusText
-    progress: str | None = Field(description='"50%" while known')
+    progress: str | None = Field(description='"50%" of the whole while known; it never goes back')
+    phase: str | None = Field(description="What git does now; null before that, and when ended")
     result: dict[str, Any] | None = Field(
-        description="When ended; of a failure error_type, error_message, hint"
+        description="When ended: what moved, duration_s, worker; of a failure error_type, error_message, hint"
+    )
+    served: bool | None = Field(
+        None,
+        description="Asked through an aggregator, of a sync that succeeded: whether it has these refs",
     )
     created_at: str
     updated_at: str
@@ -62,7 +70,6 @@ class RepoTaskView(TaskView):
     completed_at: str | None
     has_changes: bool
     new_commits: int
-    phase: str | None
 
 
 class RepoTasksView(BaseModel):
@@ -107,22 +114,21 @@ class GitUrlView(BaseModel):
     priority: Literal["critical", "high", "normal", "low"]
     verified_at: str | None = Field(description="The mirror was equal to upstream at this time")
     last_error: ErrorView | None
+    alias: str | None
+    host: str = Field(description="Of upstream")
+    enabled: bool
+    private: bool
+    size_bytes: int = Field(description="Of the mirror on the disk")
+    changed_at: str | None = Field(description="When a sync last moved a ref")
+    consecutive_failures: int
 
 
 class GitUrlList(BaseModel):
-    """A page of repos in key order."""
+    """A page of repos in the order asked for."""
 
     items: list[GitUrlView]
     next_cursor: str | None
-
-
-class PlanView(BaseModel):
-    """When the repo is looked at next, and why then."""
-
-    next_poll_at: str | None
-    reason: str
-    gap_s: float | None
-    last_poll_at: str | None
+    total: int | None = Field(None, description="Repos on all pages; left out where it was not asked for")
 
 
 class HolderView(BaseModel):
@@ -170,10 +176,7 @@ class UpkeepView(BaseModel):
 class RepoView(GitUrlView):
     """One repo in full."""
 
-    alias: str | None
     source: str
-    enabled: bool
-    private: bool
     mode: Literal["exact", "append-only"]
     interval_s: float | None
     fallbacks: list[str] = Field(description="Asked in this order while git_url does not answer for the repo")
@@ -184,14 +187,14 @@ class RepoView(GitUrlView):
     digest: str | None
     head_commit: str | None
     refs_count: int
-    size_bytes: int
-    changed_at: str | None
     created_at: str
-    consecutive_failures: int
     plan: PlanView
     holders: list[HolderView]
     held: HeldView | None = Field(description="Null while upstream is followed")
     upkeep: UpkeepView | None = Field(description="Null before the first sync")
+    hooks: HooksOut | None = Field(
+        description="What its forge's hooks taught; null where none ever came, and without the role reader"
+    )
     clone_path: str = Field(description="Clone from this path of this server")
 
 
@@ -213,8 +216,8 @@ class RefsView(BaseModel):
     next_cursor: str | None
 
 
-def task_view(task: TaskRecord) -> TaskView:
-    return TaskView(**_task_fields(task))
+def task_view(task: TaskRecord, *, served: bool | None = None) -> TaskView:
+    return TaskView(**_task_fields(task), served=served)
 
 
 def repo_task_view(task: TaskRecord) -> RepoTaskView:
@@ -225,7 +228,6 @@ def repo_task_view(task: TaskRecord) -> RepoTaskView:
         completed_at=iso_or_none(task.completed_at),
         has_changes=task.has_changes,
         new_commits=task.changes_count,
-        phase=printable(task.progress_phase) or None,
     )
 
 
@@ -238,6 +240,7 @@ def _task_fields(task: TaskRecord) -> dict[str, Any]:
         "task_id": str(task.id),
         "status": _TASK_STATUS[task.status],
         "progress": _progress(task),
+        "phase": None if task.status.ended else printable(task.progress_phase) or None,
         "result": _result(task),
         "created_at": iso(task.created_at),
         "updated_at": iso(task.updated_at),
@@ -291,6 +294,13 @@ def _git_url_fields(record: RepoRecord) -> dict[str, Any]:
         "priority": record.spec.priority.value,
         "verified_at": iso_or_none(record.verified_at),
         "last_error": error_view(failure, record.last_failure_at) if failure else None,
+        "alias": record.alias if record.alias is None else printable(record.alias),
+        "host": printable(record.spec.host),
+        "enabled": record.enabled,
+        "private": record.spec.private,
+        "size_bytes": record.size_bytes,
+        "changed_at": iso_or_none(record.changed_at),
+        "consecutive_failures": record.consecutive_failures,
     }
 
 
@@ -300,13 +310,11 @@ def repo_view(
     holders: tuple[Holder, ...],
     guard: GuardMemory | None,
     upkeep: Upkeep | None,
+    hooks: HookMemory | None,
 ) -> RepoView:
     return RepoView(
         **_git_url_fields(record),
-        alias=record.alias,
         source=printable(record.source),
-        enabled=record.enabled,
-        private=record.spec.private,
         mode=record.spec.mode.value,
         interval_s=record.spec.interval_s,
         fallbacks=[printable(url) for url in record.spec.fallbacks],
@@ -315,19 +323,12 @@ def repo_view(
         digest=record.digest,
         head_commit=record.head_commit,
         refs_count=record.refs_count,
-        size_bytes=record.size_bytes,
-        changed_at=iso_or_none(record.changed_at),
         created_at=iso(record.created_at),
-        consecutive_failures=record.consecutive_failures,
-        plan=PlanView(
-            next_poll_at=iso_or_none(plan.next_poll_at),
-            reason=printable(plan.reason),
-            gap_s=plan.gap_s,
-            last_poll_at=iso_or_none(plan.last_poll_at),
-        ),
+        plan=plan_view(plan),
         holders=holders_view(holders),
         held=_held_view(guard) if guard is not None else None,
         upkeep=_upkeep_view(upkeep) if upkeep is not None else None,
+        hooks=hooks_out(hooks) if hooks is not None else None,
         clone_path=f"/git/{printable(record.key)}",
     )
 
@@ -349,12 +350,16 @@ def _upkeep_view(upkeep: Upkeep) -> UpkeepView:
     )
 
 
+def copy_state_text(state: CopyState) -> CopyStateText:
+    return _COPY_STATE[state]
+
+
 def holders_view(holders: tuple[Holder, ...]) -> list[HolderView]:
     return [
         HolderView(
             worker=printable(h.worker),
             primary=h.primary,
-            state=_COPY_STATE[h.state],
+            state=copy_state_text(h.state),
             wanted=h.wanted,
             reason=printable(h.reason),
             digest=h.digest,

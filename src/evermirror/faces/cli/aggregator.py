@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.joining import join_fleet, run_anew
-from evermirror.faces.cli.options import ConfigFile, DataDir, overrides
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from evermirror.config import Config
+from evermirror.faces.cli.options import ConfigFile, DataDir
+from evermirror.faces.cli.starting import node_settings
+from evermirror.importing import kept_for_good
 
 app = typer.Typer(cls=Group, help="Run the aggregator of a fleet: it serves what the workers mirror.")
 
@@ -28,8 +25,13 @@ def aggregator(
     context: typer.Context, listen: Listen = None, data: DataDir = None, config: ConfigFile = None
 ) -> None:
     """Run an aggregator: it fetches from workers what they mirror, checks it, and serves it."""
-    if context.invoked_subcommand is None:
-        _run(listen, data, config)
+    if context.invoked_subcommand is not None:
+        return
+    loaded, _ = node_settings(config, server__listen=listen, data__dir=data)
+    with kept_for_good():
+        from evermirror.nodes.aggregator.aggregator_node import run
+
+    raise typer.Exit(run(loaded))
 
 
 @app.command(cls=Command)
@@ -48,19 +50,3 @@ def join(
     join_fleet(coordinator, token, data, config)
     if not only:
         run_anew("aggregator", listen, data, config)
-
-
-def _run(listen: str | None, data: Path | None, config: Path | None) -> None:
-    from evermirror.config import load_config
-    from evermirror.log import setup_logging
-
-    flags = overrides(server__listen=listen, data__dir=data)
-
-    def settings() -> Config:
-        return load_config(config, overrides=flags)
-
-    loaded = settings()
-    setup_logging(loaded.log.level, loaded.log.format, secrets=loaded.secret_values())
-    from evermirror.nodes.aggregator.aggregator_node import run  # only now: wrong settings are told at once
-
-    raise typer.Exit(run(loaded))

@@ -32,7 +32,7 @@ def check(
     """Read a catalog without a server and list every problem; exit code 1 where there is one."""
     from evermirror.config import load_config
     from evermirror.edge.catalog.check import check_sources
-    from evermirror.nodes.wiring import credentials_of, git_settings, url_rules
+    from evermirror.nodes.basics import credentials_of, git_settings, url_rules
 
     overrides = {"catalog.sources": list(sources)} if sources else None
     loaded = load_config(config, overrides=overrides)

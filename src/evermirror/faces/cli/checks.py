@@ -208,7 +208,7 @@ def _catalog(name: str, config: Config) -> Check:
     if not config.catalog.sources:
         return Check(name, Level.NOTE, "no sources: only what the API adds is mirrored")
     from evermirror.edge.catalog.check import check_sources
-    from evermirror.nodes.wiring import credentials_of, git_settings, url_rules
+    from evermirror.nodes.basics import credentials_of, git_settings, url_rules
 
     sources, rules = config.catalog.sources, url_rules(config)
     found = asyncio.run(check_sources(sources, rules, git_settings(config), credentials_of(config)))

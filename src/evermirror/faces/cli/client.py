@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -91,6 +92,24 @@ class Client:
             left = None if left is None else left - len(items)
             if not cursor or not items:
                 return
+
+    @contextmanager
+    def lines(
+        self, path: str, query: Mapping[str, str | int], headers: Mapping[str, str], *, silence_s: float
+    ) -> Iterator[Iterator[str]]:
+        """The lines of an answer that goes on; one that says nothing for so long is ``Unreachable``."""
+        timeout = httpx2.Timeout(silence_s, connect=CONNECT_TIMEOUT_S)
+        asked = {"Accept": "text/event-stream", **headers}
+        try:
+            with self._http.stream("GET", path, params=dict(query), headers=asked, timeout=timeout) as answer:
+                if not answer.is_success:
+                    raise _problem(answer.status_code, _fields(_read(answer)) or {}, path)
+                yield answer.iter_lines()
+        except httpx2.HTTPError as error:
+            raise Unreachable(
+                f"the connection to {self.server} was lost: {one_line(str(error)) or type(error).__name__}",
+                hint="Start a server with `evermirror up`, or name it with --server or EVERMIRROR_SERVER",
+            ) from error
 
     def _ask(
         self,
@@ -244,7 +263,16 @@ _PROJECT_HINT = (
 _NOT_FOUND_HINTS = {
     "/api/tasks/": "It may have been long ago: ask again with `evermirror sync KEY`",
     "/api/fleet/": "`evermirror workers` lists them",
+    "/api/alerts/test": "`evermirror alerts channels` lists them",
+    "/api/alerts/silences/": "`evermirror alerts silences` lists them",
+    "/api/alerts/": "`evermirror alerts list --all` lists them",
+    "/api/event_hooks/letters": "`evermirror events hooks` lists them",
+    "/api/event_hooks/": "`evermirror events hooks` lists them, `evermirror events letters` their letters",
+    "/api/bulk/": "`evermirror bulk list` lists the last ones",
+    "/api/hooks/registrations/": "`evermirror webhook status` lists those since the server's start",
     "/api/pull/tasks/": "It may have been long ago: `evermirror pull tasks KEY` lists those of a project",
+    "/api/pull/discoveries/previews/": "Dry runs are kept for an hour: try another one",
+    "/api/pull/discoveries/": "`evermirror pull discover list` lists them",
     "/api/pull/projects/": _PROJECT_HINT,
     "/api/pull/trigger/": _PROJECT_HINT,
 }

@@ -9,6 +9,8 @@ import typer
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import ConfigFile, DataDir, overrides
 from evermirror.faces.cli.output import say
+from evermirror.faces.cli.starting import node_settings
+from evermirror.importing import import_lean, kept_for_good
 
 app = typer.Typer(cls=Group, help="Run the coordinator of a fleet, or prepare one.")
 
@@ -40,19 +42,16 @@ def coordinator(
     """Run the coordinator: catalog, placement, API; workers join it."""
     if context.invoked_subcommand is not None:
         return
-    from evermirror.config import Config, load_config
-    from evermirror.log import setup_logging
-
-    flags = overrides(
-        server__listen=listen, server__grpc_listen=grpc_listen, data__dir=data, catalog__sources=catalog
+    loaded, settings = node_settings(
+        config,
+        server__listen=listen,
+        server__grpc_listen=grpc_listen,
+        data__dir=data,
+        catalog__sources=catalog,
     )
-
-    def settings() -> Config:
-        return load_config(config, overrides=flags)
-
-    loaded = settings()
-    setup_logging(loaded.log.level, loaded.log.format, secrets=loaded.secret_values())
-    from evermirror.nodes.coordinator.coordinator_node import run  # only now: wrong settings are told at once
+    with kept_for_good():
+        import_lean()
+        from evermirror.nodes.coordinator.coordinator_node import run
 
     raise typer.Exit(run(loaded, settings, accept_removals=accept_removals))
 
@@ -70,7 +69,7 @@ def init(
     from evermirror.config import load_config
     from evermirror.edge.rpc.pki import ca_fingerprint, make_ca
     from evermirror.faces.cli.tokens import make_data_dir
-    from evermirror.nodes.coordinator.door import keep_names, pki_folder, server_names
+    from evermirror.nodes.coordinator.own_ca import keep_names, pki_folder, server_names
 
     loaded = load_config(config, overrides=overrides(data__dir=data))
     make_data_dir(loaded.data.dir)

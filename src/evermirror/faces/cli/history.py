@@ -12,7 +12,8 @@ from evermirror.errors import EvermirrorError, UsageError
 from evermirror.faces.cli.client import Client, Fields, connect, repo_path
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
 from evermirror.faces.cli.output import print_json, print_table, say, warn
-from evermirror.faces.cli.repos import WAIT_DEFAULT_S, Key, finish, wait_for
+from evermirror.faces.cli.repos import Key
+from evermirror.faces.cli.sync import WAIT_DEFAULT_S, finish, wait_for
 
 _DATE = re.compile(r"[0-9]{4}[0-9TZ:.-]*")
 

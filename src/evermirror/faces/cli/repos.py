@@ -1,9 +1,8 @@
-"""`add`, `remove`, `sync`, `repos`: the catalog as seen through the API."""
+"""`add`, `remove`, `repos`: the catalog as seen through the API."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,19 +12,11 @@ from typing import Annotated
 import typer
 
 from evermirror.errors import EvermirrorError, ExitCode, UsageError
-from evermirror.faces.cli.client import Client, Fields, connect, repo_path
-from evermirror.faces.cli.help import Command
+from evermirror.faces.cli.client import Fields, connect, repo_path
 from evermirror.faces.cli.listed import Wanted, read_list
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
-from evermirror.faces.cli.output import age, console, counted, print_json, print_table, say, warn
+from evermirror.faces.cli.output import age, print_json, print_table, say, warn
 from evermirror.model.printable import one_line
-
-WAIT_DEFAULT_S = 600.0  # of `--wait` without a number: a first clone of a large repository takes minutes
-POLL_FIRST_S = 0.1
-POLL_MAX_S = 1.0  # a person watches; the server answers from memory
-REFS_SHOWN = 20
-_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
-ENDED = frozenset({"success", "failure", "failed", "skipped"})  # "failed": of a pull task
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Key, alias or URL, such as github.com/owner/name.")]
 
@@ -100,52 +91,10 @@ def remove(
         )
 
 
-class SyncCommand(Command):
-    """`--wait` may stand alone: then a number is filled in, as the parser wants one."""
-
-    _AMOUNT = re.compile(r"[0-9.]+(ms|[smhd])?")
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        filled = [
-            f"--wait={WAIT_DEFAULT_S:g}" if arg == "--wait" and not self._AMOUNT.fullmatch(after) else arg
-            for arg, after in zip(args, [*args[1:], ""], strict=False)
-        ]
-        return super().parse_args(ctx, filled)
-
-
-def sync(
-    key: Key,
-    wait: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[DURATION]", show_default=False, help="Wait for its end, at most so long (default 10m)."
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Fetch even where nothing seems to have changed.")
-    ] = False,
-    server: Server = None,
-    token_file: TokenFile = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Look at a repository now, and fetch what changed."""
-    wait_s = wait_seconds(wait) if wait is not None else None
-    with connect(server, token_file, config) as client:
-        task = client.post(
-            "/api/tasks", {"git_url": key, "additional_params": {"force": True} if force else {}}
-        )
-        if wait_s is not None:
-            task = wait_for(client, task, wait_s, quiet=as_json)
-    if as_json:
-        print_json(task)
-    elif wait_s is None:
-        say(f"task {task.get('task_id')}: {task.get('status')}")
-    finish(task, key, wait_s, as_json=as_json, force=force)
-
-
 def list_repos(
-    search: Annotated[str, typer.Option(metavar="TEXT", show_default=False, help="Part of the key.")] = "",
+    search: Annotated[
+        str, typer.Option(metavar="TEXT", show_default=False, help="Part of the key, alias or URL.")
+    ] = "",
     status: Annotated[
         str,
         typer.Option(
@@ -155,6 +104,23 @@ def list_repos(
         ),
     ] = "",
     host: Annotated[str, typer.Option(metavar="HOST", show_default=False, help="Upstream host.")] = "",
+    priority: Annotated[
+        str, typer.Option(metavar="CLASS", show_default=False, help="critical, high, normal or low.")
+    ] = "",
+    worker: Annotated[
+        str, typer.Option(metavar="NAME", show_default=False, help="Held by this worker, or to be.")
+    ] = "",
+    failure: Annotated[
+        str, typer.Option(metavar="KIND", show_default=False, help="Failing so, such as AUTH_FAILED.")
+    ] = "",
+    sort: Annotated[
+        str,
+        typer.Option(
+            metavar="ORDER",
+            show_default=False,
+            help="key, verified, changed, size or failures; with a minus the greatest first.",
+        ),
+    ] = "",
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="At most so many.")] = 50,
     everything: Annotated[bool, typer.Option("--all", help="All of them, however many.")] = False,
     server: Server = None,
@@ -163,26 +129,32 @@ def list_repos(
     as_json: AsJson = False,
 ) -> None:
     """List repositories."""
-    query: dict[str, str | int] = {
-        name: value for name, value in (("search", search), ("status", status), ("host", host)) if value
-    }
+    asked = {
+        "search": search, "status": status, "host": host,
+        "priority": priority, "worker": worker, "failure": failure, "sort": sort,
+    }  # fmt: skip
+    query: dict[str, str | int] = {name: value for name, value in asked.items() if value}
+    measure = _MEASURES.get(sort.removeprefix("-"), ())
     with connect(server, token_file, config) as client:
         pages = client.pages("/api/git_urls", query, None if everything else limit)
         if as_json:
-            _stream_json(pages)
+            stream_json(pages)
             return
         shown, more = 0, False
         for items, cursor in pages:
             shown, more = shown + len(items), bool(cursor)
             if items or shown == 0:
-                print_table(
-                    ["repository", "status", "priority", "verified", "changed", "last error"], _rows(items)
-                )
+                headings = ["repository", "status", "priority", "verified", "changed"]
+                print_table([*headings, *measure[:1], "last error"], _rows(items, *measure[1:]))
     if more and sys.stdout.isatty():
         warn(f"{shown} shown; --all shows the rest")
 
 
-def _rows(items: list[Fields]) -> list[list[object]]:
+# Heading and field; shown where the list is in their order.
+_MEASURES = {"size": ("bytes", "size_bytes"), "failures": ("failures", "consecutive_failures")}
+
+
+def _rows(items: list[Fields], *measure: str) -> list[list[object]]:
     now = time.time()
     return [
         [
@@ -191,6 +163,7 @@ def _rows(items: list[Fields]) -> list[list[object]]:
             item.get("priority"),
             age(item.get("verified_at"), now),
             age(item.get("last_updated"), now),
+            *(item.get(field) for field in measure),
             error_words(item.get("last_error")),
         ]
         for item in items
@@ -202,7 +175,7 @@ def error_words(error: object) -> str:
     return f"{error.get('error_type')}: {error.get('error_message')}" if isinstance(error, dict) else ""
 
 
-def _stream_json(pages: Iterator[tuple[list[Fields], object]]) -> None:
+def stream_json(pages: Iterator[tuple[list[Fields], object]]) -> None:
     """One JSON object however many pages there are, without holding them all."""
     last: object = None
     before = '{"items": [\n  '
@@ -248,99 +221,3 @@ def _each(
         print_json(answers[0] if alone else answers)
     if code:
         raise typer.Exit(code)
-
-
-def wait_seconds(text: str) -> float:
-    """Of ``30``, ``30s`` or ``2m``."""
-    from evermirror.model.duration import parse_duration
-
-    return parse_duration(f"{text}s" if re.fullmatch(r"[0-9.]+", text) else text)
-
-
-def wait_for(client: Client, task: Fields, wait_s: float, *, quiet: bool, path: str = "") -> Fields:
-    """The task's state when it ended, or when the time was up; ``path`` is its address, where it has
-    another than tasks have."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    deadline = time.monotonic() + wait_s
-    path = path or f"/api/tasks/{task.get('task_id')}"
-    pause = POLL_FIRST_S
-    shown = console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[percent]}", markup=False),
-        TimeElapsedColumn(),
-        console=shown,
-        transient=True,
-        disable=quiet or not shown.is_terminal,
-    )
-    with bar:
-        line = bar.add_task("waiting", total=100, percent="")
-        while True:
-            task = client.get(path)
-            percent = _percent(task.get("progress"))
-            bar.update(
-                line,
-                description=one_line(_doing(task)),
-                completed=percent or 0,
-                percent="" if percent is None else f"{percent:.0f} %",
-            )
-            left = deadline - time.monotonic()
-            if task.get("status") in ENDED or left <= 0:
-                return task
-            time.sleep(min(pause, left))
-            pause = min(POLL_MAX_S, pause * 1.5)
-
-
-def _percent(progress: object) -> float | None:
-    found = _PERCENT.search(progress) if isinstance(progress, str) else None
-    return float(found[1]) if found else None
-
-
-def _doing(task: Fields) -> str:
-    """What is being done, in a word or, of a pull task, in its own words."""
-    words = _PERCENT.sub("", str(task.get("progress") or "")).strip()
-    return str(task.get("phase") or words or task.get("status"))
-
-
-def finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool, force: bool) -> None:
-    """Says how the task ended and ends the command accordingly."""
-    result = task.get("result")
-    result = result if isinstance(result, dict) else {}
-    match task.get("status"):
-        case "failure":
-            message = (
-                f"{result.get('error_type', 'UNKNOWN')}: {result.get('error_message', 'no reason was given')}"
-            )
-            raise EvermirrorError(f"sync of {key} failed: {message}", hint=str(result.get("hint") or ""))
-        case "success" | "skipped" if not as_json and wait_s is not None:
-            same = "nothing had changed" if task.get("status") == "skipped" else "up to date"
-            _print_changes(key, result, same="verified; everything was fetched again" if force else same)
-        case "pending" | "running" if wait_s is not None:
-            raise EvermirrorError(
-                f"sync of {key} has not ended after {wait_s:g} s",
-                hint=f"It goes on as task {task.get('task_id')}",
-            )
-
-
-def _print_changes(key: str, result: Fields, *, same: str) -> None:
-    changes = result.get("changes")
-    changes = changes if isinstance(changes, list) else []
-    if not changes:
-        say(f"{key}: {same}")
-        return
-    total = result.get("changes_total")
-    total = total if isinstance(total, int) else len(changes)
-    say(f"{key}: {counted(total, 'ref')} moved")
-    moved = [c for c in changes if isinstance(c, dict)][:REFS_SHOWN]
-    print_table(
-        ["ref", "from", "to"],
-        [[str(c.get("ref")), _short(c.get("old")), _short(c.get("new"))] for c in moved],
-    )
-    if total > len(moved):
-        say(f"… and {total - len(moved)} more")
-
-
-def _short(oid: object) -> str:
-    return oid[:12] if isinstance(oid, str) else ""

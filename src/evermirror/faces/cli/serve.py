@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from evermirror.faces.cli.options import ConfigFile, DataDir, overrides
+from evermirror.faces.cli.options import ConfigFile, DataDir
+from evermirror.faces.cli.starting import node_settings
+from evermirror.importing import import_lean, kept_for_good
 
 
 def up(
@@ -35,22 +37,16 @@ def up(
     ] = False,
 ) -> None:
     """Run everything in one process: catalog, polling, mirrors, API and dashboard."""
-    from evermirror.config import Config, load_config
-    from evermirror.log import setup_logging
-
-    flags = overrides(
+    loaded, settings = node_settings(
+        config,
         server__listen=listen,
         server__grpc_listen=grpc_listen,
         data__dir=data,
         catalog__sources=catalog,
     )
-
-    def settings() -> Config:
-        return load_config(config, overrides=flags)
-
-    loaded = settings()
-    setup_logging(loaded.log.level, loaded.log.format, secrets=loaded.secret_values())
-    from evermirror.nodes.all_in_one import UpOptions, run  # only now: wrong settings are told at once
+    with kept_for_good():
+        import_lean()
+        from evermirror.nodes.all_in_one import UpOptions, run
 
     options = UpOptions(playground=playground, accept_removals=accept_removals)
     raise typer.Exit(run(loaded, options, settings))

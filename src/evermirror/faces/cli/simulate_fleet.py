@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
@@ -15,19 +13,17 @@ import typer
 
 from evermirror.errors import UsageError
 from evermirror.faces.cli.options import AsJson
-from evermirror.faces.cli.output import console, print_json, print_table, say, span
+from evermirror.faces.cli.output import print_json, print_table, say, span
+from evermirror.faces.cli.progress import progress
 
 if TYPE_CHECKING:
     from evermirror.sim.fleet.findings import Findings
     from evermirror.sim.fleet.question import Change, Study
-    from evermirror.sim.fleet.study import Progress
 
 PART_FORM = "a share such as 1/3, 30% or 0.3, or a whole number of workers"
 _PART = re.compile(
     r"([0-9]{1,9})/([0-9]{1,9})|([0-9]{1,3}(?:\.[0-9]{1,9})?)%|([0-9]{0,9}\.[0-9]{1,9})|([0-9]{1,9})"
 )
-
-TICK_S = 0.2  # between two changes of the progress bar
 
 
 # The fleet
@@ -115,7 +111,7 @@ def _study(study: Study, svg: Path | None, *, as_json: bool) -> None:
     from evermirror.sim.fleet.study import run
 
     began = time.monotonic()
-    with _progress() as tell:
+    with progress() as tell:
         found = run(study, tell)
     took_s = time.monotonic() - began
     if svg is not None:
@@ -138,29 +134,6 @@ def _study(study: Study, svg: Path | None, *, as_json: bool) -> None:
 def _as_json(study: Study, found: Findings, took_s: float) -> dict[str, object]:
     asked = {**asdict(study), "change": study.change.value}
     return {"study": asked, "findings": asdict(found), "took_s": round(took_s, 3)}
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar on stderr while it runs, where that is a terminal."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    shown = console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn())
-    bar = Progress(
-        *columns, TimeElapsedColumn(), console=shown, transient=True, disable=not shown.is_terminal
-    )
-    with bar:
-        line = bar.add_task("", total=1.0)
-        told_at = 0.0
-
-        def tell(what: str, share: float) -> None:
-            nonlocal told_at
-            if time.monotonic() - told_at >= TICK_S:
-                bar.update(line, description=what, completed=share)
-                told_at = time.monotonic()
-
-        yield tell
 
 
 # What was asked

@@ -10,6 +10,7 @@ import typer
 from evermirror.faces.cli.client import Fields, connect, repo_path
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
 from evermirror.faces.cli.output import age, as_seconds, counted, make_table, span
+from evermirror.faces.cli.plan_lines import plan_table
 from evermirror.faces.cli.repos import error_words
 from evermirror.faces.cli.watch import show
 from evermirror.model.duration import format_size
@@ -39,7 +40,7 @@ def _overview(o: Fields) -> Group:
 
     now = as_seconds(o.get("now")) or time.time()
     total, fresh = _number(o.get("total_repos")), _number(o.get("fresh_repos"))
-    share = f" ({fresh / total:.1%})" if total else ""
+    share = "" if o.get("fresh_share") is None else f" ({_number(o.get('fresh_share')):.1%})"
     facts = [
         ["repositories", f"{total:g}   {_counts(o.get('by_status'))}"],
         ["fresh", f"{fresh:g}{share}"],
@@ -99,7 +100,10 @@ def _repo(r: Fields) -> Group:
         ["head", r.get("head_commit")],
         ["failures in a row", r.get("consecutive_failures")],
     ]
-    held, upkeep = r.get("held"), r.get("upkeep")
+    held, upkeep, hooks = r.get("held"), r.get("upkeep"), r.get("hooks")
+    if isinstance(hooks, dict):
+        last = f"since {age(hooks.get('since'), now)}; the last came {age(hooks.get('last_at'), now)}"
+        facts.append(["hooks", f"{hooks.get('trust')}   {last}"])
     if isinstance(held, dict):
         seen = f"{age(held.get('since'), now)}, at {counted(int(str(held.get('sightings', 0))), 'look')}"
         facts.append(["held back", f"{held.get('reason')}   {seen}"])
@@ -115,6 +119,8 @@ def _repo(r: Fields) -> Group:
             ["hint", error.get("hint")],
         ]
     parts = [make_table([str(r.get("key")), ""], facts)]
+    if (reasoning := plan_table(plan, now)) is not None:
+        parts.append(make_table(*reasoning))
     if holders := _dicts(r.get("holders")):
         rows = [
             [

@@ -14,6 +14,7 @@ from evermirror.errors import EnvironmentUnfit, EvermirrorError
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import AsJson, ConfigFile, DataDir, overrides
 from evermirror.faces.cli.output import age, print_json, print_table, say, warn
+from evermirror.importing import kept_for_good
 from evermirror.model.access import Role, TokenRecord
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _with_fingerprint(plain: str, data: Path | None, config_file: Path | None) -
     from evermirror.config import load_config
     from evermirror.edge.rpc.join import join_token
     from evermirror.edge.rpc.pki import ca_fingerprint, open_ca
-    from evermirror.nodes.coordinator.door import pki_folder
+    from evermirror.nodes.coordinator.own_ca import pki_folder
 
     config = load_config(config_file, overrides=overrides(data__dir=data))
     if config.server.tls_cert is not None:
@@ -166,8 +167,9 @@ def _on_store(data: Path | None, config_file: Path | None, work: Callable[[Store
 
 
 async def _with_store(config: Config, work: Callable[[Store], Awaitable[T]]) -> T:
-    from evermirror.edge.store.store import Store
-    from evermirror.model.failure import FailureError
+    with kept_for_good():
+        from evermirror.edge.store.store import Store
+        from evermirror.model.failure import FailureError
 
     if config.database.url is None:
         make_data_dir(config.data.dir)

@@ -42,7 +42,11 @@ def show(ask: Callable[[], Fields], view: Callable[[Fields], Group], *, watch: b
 def _live(draw: Callable[[], Group]) -> None:
     from rich.live import Live
 
-    with Live(draw(), console=console(), screen=True, auto_refresh=False) as live:
+    live = Live(draw(), console=console(), screen=True, auto_refresh=False)
+    try:  # not `with`: a Ctrl-C while the first picture is drawn would not give the screen back
+        live.start(refresh=True)
         while True:
             time.sleep(WATCH_GAP_S)
             live.update(draw(), refresh=True)
+    finally:
+        live.stop()

@@ -17,12 +17,14 @@ from urllib.parse import quote
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evermirror.faces.api import problems
-from evermirror.faces.api.auth import Auth, asked_of
-from evermirror.faces.api.limits import BodyLimit, HeadAsGet, LimitSettings, RateLimit, SecurityHeaders
+from evermirror.faces.api.auth import Auth, asked_of, is_hook
+from evermirror.faces.api.hook_door import HookDoor
+from evermirror.faces.api.limits import HEAD, BodyLimit, HeadAsGet, LimitSettings, RateLimit, SecurityHeaders
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.text import iso
 from evermirror.faces.api.via import FOR, VIA
@@ -36,18 +38,24 @@ from evermirror.faces.web import pages
 AWAY_RETRY_S = 10
 _EXACT = frozenset({"/", "/docs", "/openapi.json", "/favicon.ico"})
 _BELOW = ("/api/", "/static/", "/problems/")
+_EVENTS = "/api/events"
 _PRINTABLE = frozenset(range(0x21, 0x7F))
 
 
 @dataclass(frozen=True, slots=True)
 class PassOnSettings:
-    """Waiting requests (writes, waits, event streams) leave room for reads, which are quick."""
+    """What may take long (writes, waits) leaves room for reads, which are quick; what lasts as long as its
+    client likes (event streams) for both."""
 
     limits: LimitSettings = field(default_factory=LimitSettings)
     reads: int = 200
     reads_per_client: int = 50
     waiting: int = 500
     waiting_per_client: int = 50
+    followers: int = 500
+    followers_per_client: int = 50
+    hooks: int = 500
+    hooks_per_client: int = 250  # a whole GitLab is one
     silence_s: float = 300.0  # a client that takes nothing for this long is left
 
 
@@ -93,7 +101,7 @@ class Doorman:
                 hint="aggregator.coordinator_url must name the coordinator itself",
             )
         _check_path(scope["path"])
-        if "authorization" not in headers:
+        if "authorization" not in headers and not is_hook(scope["method"], scope["path"]):
             self._auth.check_host(asked_of(scope))
         await self._app(scope, receive, send)
 
@@ -116,12 +124,17 @@ class PassOn:
         self._reads = Reads(upstream, self._kept, clock)
         self._quick = Room(settings.reads, settings.reads_per_client)
         self._waiting = Room(settings.waiting, settings.waiting_per_client)
+        self._followers = Room(settings.followers, settings.followers_per_client)
+        self._hooks = Room(settings.hooks, settings.hooks_per_client)
+        self._hook_door = HookDoor(clock)
         self._own_pages = _own_pages()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = asked_in(scope)
-        if request.method == "GET" and not _waits(scope):
+        if scope["method"] == "GET" and not _waits(scope):
             await self._read(request, scope, receive, send)
+        elif is_hook(scope["method"], scope["path"]):
+            await self._hook(request, scope, receive, send)
         else:
             await self._stream(request, scope, receive, send)
 
@@ -162,16 +175,26 @@ class PassOn:
 
     async def _stream(self, request: Asked, scope: Scope, receive: Receive, send: Send) -> None:
         body = RequestBody(receive) if not request.reads and _has_body(scope) else None
-        with self._waiting.entered(request.client):
-            if not request.reads:
+        changes = not request.reads
+        room = self._followers if scope["path"] == _EVENTS else self._waiting
+        with room.entered(request.client):
+            if changes:
                 self._kept.wrote()
             try:
-                await _unless_left(self._passed(request, body, send), _left(receive, body))
+                await _unless_left(self._passed(request, body, changes, send), _left(receive, body))
             finally:
-                if not request.reads:
+                if changes:
                     self._kept.wrote()
 
-    async def _passed(self, request: Asked, body: RequestBody | None, send: Send) -> None:
+    async def _hook(self, request: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whoever sends slowly takes no place: the body comes first. What a hook leads to is seen once it is
+        done, as after a poll: readers' answers stay kept."""
+        async with self._hook_door.body_of(Request(scope, receive)) as whole:
+            body = RequestBody(_again(whole, receive)) if _has_body(scope) else None
+            with self._hooks.entered(request.client):
+                await _unless_left(self._passed(request, body, False, send), _left(receive, body))
+
+    async def _passed(self, request: Asked, body: RequestBody | None, changes: bool, send: Send) -> None:
         try:
             opened = await self._upstream.ask(request, body.chunks() if body is not None else None)
         except AnswerLost as lost:
@@ -180,7 +203,7 @@ class PassOn:
             raise _away(away, written=not request.reads) from None
         if opened.status == 401 and (token := key_of(request).token):
             self._kept.refused(token)
-        if not request.reads:
+        if changes:
             self._kept.wrote()  # what is asked for once this answer is seen must show it
         await self._sent(opened, send)
 
@@ -221,6 +244,16 @@ class RequestBody:
                 return
 
 
+def _again(whole: bytes, receive: Receive) -> Receive:
+    """A body that was read already, once more; then what comes after it."""
+    first: list[Message] = [{"type": "http.request", "body": whole, "more_body": False}]
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return again
+
+
 def asked_in(scope: Scope) -> Asked:
     """A request as it is passed on."""
     path = scope.get("raw_path") or quote(scope["path"]).encode()
@@ -229,7 +262,8 @@ def asked_in(scope: Scope) -> Asked:
     if not _PRINTABLE.issuperset(target):
         raise ApiProblem(Kind.MALFORMED, "The address has bytes that must be percent-encoded")
     client = scope.get("client")
-    return Asked(scope["method"], target, asked(scope["headers"]), client[0] if client else None)
+    method = "HEAD" if scope.get(HEAD) and scope["path"] == _EVENTS else scope["method"]  # it has no end
+    return Asked(method, target, asked(scope["headers"]), client[0] if client else None)
 
 
 def key_of(request: Asked) -> Key:
@@ -241,7 +275,7 @@ def key_of(request: Asked) -> Key:
 
 
 def _waits(scope: Scope) -> bool:
-    events = "text/event-stream" in Headers(scope=scope).get("accept", "")
+    events = scope["path"] == _EVENTS or "text/event-stream" in Headers(scope=scope).get("accept", "")
     query: bytes = scope.get("query_string", b"")
     return events or any(part.startswith(b"wait=") for part in query.split(b"&"))
 
@@ -274,7 +308,7 @@ async def _unless_left(work: Coroutine[None, None, None], left: Coroutine[None, 
 
 def _own_pages() -> ASGIApp:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
-    app.include_router(pages.router)
+    app.router.routes += pages.router.routes
     problems.install(app, pages.router.routes)
     return app
 

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import html
+import posixpath
+import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from string import Template
 
 from fastapi import APIRouter, Request
@@ -24,7 +28,10 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-_STATIC = frozenset({"dashboard.js", "docs.js", "style.css", "words.js", "icon.svg"})
+_BEGIN = "app.js"  # the page's module that imports the others
+_IMPORT = re.compile(r'^import [^"]*"(\.[^"]+)";$', re.MULTILINE)
+_SHEET = "all.css"  # every style sheet of the dashboard, joined: one question instead of one for each view
+_ROOT = files("evermirror.faces.web").joinpath("static")
 _MAX_LANGUAGES = 20  # of an Accept-Language header
 
 router = APIRouter(include_in_schema=False)
@@ -32,7 +39,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/")
 async def dashboard(request: Request) -> Response:
-    return _page(request, "dashboard.html")
+    return _page(request, "dashboard.html", static=_versioned(), preload=_preload())
 
 
 @router.get("/docs")
@@ -40,9 +47,14 @@ async def docs(request: Request) -> Response:
     return _page(request, "docs.html")
 
 
-@router.get("/static/{name}")
+@router.get("/static/{name:path}")
 async def static(name: str, request: Request) -> Response:
-    if name not in _STATIC:
+    version, _, rest = name.partition("/")
+    if version == _version() and rest in _names():
+        response = _file(request, rest, _text(rest))
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+    if name not in _names():
         raise ApiProblem(Kind.NOT_FOUND, f"There is no file {name!r}")
     return _file(request, name, _text(name))
 
@@ -100,8 +112,9 @@ _CLONE_WORDS = {
 }
 
 
-def _page(request: Request, name: str) -> Response:
-    text = _text(name).replace('<html lang="en">', f'<html lang="{language(request)}">', 1)
+def _page(request: Request, name: str, **filled: str) -> Response:
+    text = Template(_text(name)).substitute(filled)
+    text = text.replace('<html lang="en">', f'<html lang="{language(request)}">', 1)
     response = _file(request, name, text)
     response.headers["Vary"] = "Accept-Language"
     return response
@@ -119,4 +132,52 @@ def _file(request: Request, name: str, text: str) -> Response:
 
 @cache
 def _text(name: str) -> str:
-    return files("evermirror.faces.web").joinpath("static", name).read_text("utf-8")
+    if name == _SHEET:
+        views = sorted(sheet for sheet in _names() if sheet.startswith("css/"))
+        return "".join(_text(sheet) for sheet in ("style.css", "dashboard.css", *views))
+    return _ROOT.joinpath(name).read_text("utf-8")
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Whatever lies there but pages, which have addresses of their own."""
+    return frozenset({_SHEET, *(name for name in _below(_ROOT, "") if not name.endswith(".html"))})
+
+
+def _below(folder: Traversable, before: str) -> Iterator[str]:
+    for item in folder.iterdir():
+        name = f"{before}{item.name}"
+        if item.is_dir():
+            yield from _below(item, f"{name}/")
+        elif name.rpartition(".")[2] in _TYPES:
+            yield name
+
+
+@cache
+def _preload() -> str:
+    """The modules that the page begins with, all asked for at once and not as one imports the other."""
+    modules = sorted(_imported(_BEGIN, set()) - {_BEGIN})
+    return "\n".join(f'<link rel="modulepreload" href="{_versioned()}/{name}">' for name in modules)
+
+
+def _imported(name: str, known: set[str]) -> set[str]:
+    """It and whatever it imports, but for what it imports only later."""
+    known.add(name)
+    for there in _IMPORT.findall(_text(name)):
+        other = posixpath.normpath(posixpath.join(posixpath.dirname(name), there))
+        if other not in known:
+            _imported(other, known)
+    return known
+
+
+@cache
+def _version() -> str:
+    """Of all files together: at an address with it each is the same for ever, and is asked for once."""
+    every = hashlib.sha256()
+    for name in sorted(_names()):
+        every.update(f"{name}\0{_text(name)}\0".encode())
+    return every.hexdigest()[:16]
+
+
+def _versioned() -> str:
+    return f"/static/{_version()}"

@@ -17,17 +17,13 @@ from evermirror.model.access import Role
 from evermirror.nodes import lifecycle
 from evermirror.nodes.aggregator.collector import CollectorSide, collecting_side
 from evermirror.nodes.aggregator.public_face import FaceParts, public_face
+from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.coordinator.front import url_of
-from evermirror.nodes.http_server import serving
+from evermirror.nodes.data_folder import with_absolute_data
+from evermirror.nodes.http_server import serving, url_of
 from evermirror.nodes.membership_card import LateDialer, card_of
 from evermirror.nodes.running import until_stopped
-from evermirror.nodes.wiring import (
-    credentials_of,
-    git_settings,
-    serve_settings,
-    with_absolute_data,
-)
+from evermirror.nodes.wiring import serve_settings
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ Whatever happens becomes one ``Attempt``: nothing is raised. What it means is de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -21,14 +21,22 @@ from evermirror.core.collect.rows import agree
 from evermirror.core.keep.names import KEPT
 from evermirror.edge.git.classify import BROKEN_PACK, CAUSE, INCOMPLETE_PACK, UPSTREAM_MOVED
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.environment import Remote
+from evermirror.edge.git.environment import Asker, Remote
 from evermirror.edge.git.keep import HeldBack
 from evermirror.edge.git.kept_travel import bring_kept
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.git.outcome import SyncOutcome
 from evermirror.edge.git.probe import Prober, Unchanged
 from evermirror.edge.git.refs import with_real_head
-from evermirror.edge.relay.ask import AnswerBroken, AnswerTooLarge, HolderAway, HolderRefused, Reach
+from evermirror.edge.relay.ask import (
+    AnswerBroken,
+    AnswerTooLarge,
+    Ask,
+    HolderAway,
+    HolderRefused,
+    Reach,
+    once,
+)
 from evermirror.edge.relay.gateway import Gateway
 from evermirror.edge.relay.holder_refs import (
     REFS_BYTES_MAX,
@@ -162,7 +170,7 @@ class Attempts:
 
         source = Source(fetch.key, fetch.holder.node)
         async with self._gateway.open(source, self._reader_pass(), heard=course.heard.append) as url:
-            remote = Remote.gateway(url)
+            remote = Remote.gateway(url, self._asker(source))
             outcome = await self._mirrors.sync(
                 fetch.spec, (), seen, look_again, guard=fetch.guard, accept=accept, remote=remote
             )
@@ -170,6 +178,15 @@ class Attempts:
                 await self._bring_kept(course, fetch, source, remote)
         published = await self._published(fetch.spec, outcome)
         return replace(course.ended(End.DONE), published=published, size_bytes=outcome.size_bytes)
+
+    def _asker(self, source: Source) -> Asker:
+        """For a small change, git's own client and the gateway would cost more than the change."""
+
+        def ask(body: bytes) -> AsyncGenerator[bytes, None]:
+            question = Ask(source.key, source.holder, "pack", "version=2", self._reader_pass(), source.ticket)
+            return self._reach.ask(question, once(body))
+
+        return ask
 
     async def _published(self, spec: RepoSpec, outcome: SyncOutcome) -> RefsDigest:
         if spec.mode is Mode.APPEND_ONLY:  # what upstream threw away stays, and counts

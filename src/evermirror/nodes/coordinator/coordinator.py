@@ -20,28 +20,32 @@ from evermirror.core.keep.choose import choose
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict, NotFound, UsageError
+from evermirror.model.figures import PushHistory
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import Progress, Report, Synced, WorkerStatus
+from evermirror.model.push import Standings
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.model.url import UrlRules, parse_url
+from evermirror.model.whole import CoursePoint
 from evermirror.model.wire import PROTOCOL
 from evermirror.model.worker import WorkerId
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.fleet_alerts import FleetAlerts
 from evermirror.nodes.coordinator.followers import Followers
 from evermirror.nodes.coordinator.overview import Figures
-from evermirror.nodes.coordinator.pulling import Lines, Pulling
+from evermirror.nodes.coordinator.pull.pulling import Lines, Pulling
 from evermirror.nodes.coordinator.reading import Reading
-from evermirror.nodes.coordinator.submission import (
+from evermirror.nodes.coordinator.tasks.submission import (
     apply_info,
     is_url,
     new_record,
     restore_params,
     sync_params,
 )
-from evermirror.nodes.coordinator.tasks import Tasks
+from evermirror.nodes.coordinator.tasks.task_waits import PATIENCE_S
+from evermirror.nodes.coordinator.tasks.tasks import Tasks
 from evermirror.nodes.service import AddStatus, Holder, Overview, PollPlan, RepoFilter, TaskParams, Upkeep
 
 log = structlog.get_logger(__name__)
@@ -62,6 +66,8 @@ class Coordinator:
         fresh_bound_s: float,
         clock: Callable[[], float],
         observe: Callable[[Report], None] = lambda report: None,
+        alerts: FleetAlerts | None = None,
+        task_patience_s: float = PATIENCE_S,
     ) -> None:
         self._store = store
         self._recorder = recorder
@@ -70,14 +76,15 @@ class Coordinator:
         self._clock = clock
         self._observe = observe
         self._fleet: Fleet | None = None
+        self.on_left: Callable[[Collection[RepoKey]], None] = lambda keys: None  # of repos that were removed
         self.on_api_change: Callable[[], None] = lambda: None  # a repo was added, changed or removed there
         self._ready = False
-        self._tasks = Tasks(store, recorder, lambda: self.fleet, clock)
+        self._tasks = Tasks(store, recorder, lambda: self.fleet, clock, task_patience_s)
         self._reading = Reading(lambda: self.fleet)
         self._followers = Followers(lambda: self.fleet)
         self._statuses: dict[WorkerId, WorkerStatus] = {}
-        self._alerts = FleetAlerts()
-        self._figures = Figures(store, self._statuses.values(), fresh_bound_s, clock)
+        self._alerts = alerts or FleetAlerts()
+        self.figures = Figures(store, self._statuses, fresh_bound_s, clock, self._name_of)
         self._pulling: Pulling | None = None
         self.unassigned: set[RepoKey] = set()  # in the store, and the fleet is to hear of it
         self._poke = asyncio.Event()
@@ -120,7 +127,7 @@ class Coordinator:
             await self._tasks.route()
             await self._followers.tell()
             try:
-                async with asyncio.timeout(ROUTE_S):
+                async with asyncio.timeout(self._tasks.pause_s(ROUTE_S)):
                     await self._poke.wait()
             except TimeoutError:
                 continue
@@ -132,23 +139,30 @@ class Coordinator:
         self._observe(report)
         if self._pulling is not None:
             self._pulling.reported(report)  # it asks what the tasks that ended were told
-        self._tasks.reported(report)
+        if self._tasks.reported(report):
+            self._poke.set()
         if isinstance(report, Synced) and report.changes_total:
             self._followers.moved(report.key, worker)
             self._poke.set()
 
     def understood(self, worker: WorkerId, report: Report) -> Report:
-        report = self._tasks.counting(worker, report)
+        told, report = report, self._tasks.counting(worker, report)
+        if report is not told:
+            self._poke.set()  # somebody else does it, or it is looked at again soon
         protocol = about.protocol if (about := self.fleet.about(worker)) is not None else PROTOCOL
         return report if self._pulling is None else self._pulling.understood(report, protocol)
+
+    def disbelieved(self, worker: WorkerId, report: Report) -> None:
+        if self._tasks.disbelieved(worker, report):
+            self._poke.set()  # somebody else does it
 
     def open_tasks(self, key: RepoKey, ids: Collection[TaskId]) -> tuple[TaskId, ...]:
         """Before ``resume`` it is not known which are open: then all are taken for it."""
         return self._tasks.about(key, ids) if self._ready else tuple(ids)
 
     def passing(self, worker: WorkerId, progress: Progress) -> None:
-        self._observe(progress)
-        self._tasks.passing(progress)
+        for believed in self._tasks.passing(worker, progress):
+            self._observe(believed)
 
     def behind(self, worker: WorkerId, assign: Assign) -> Iterable[object]:
         return self._tasks.behind(worker, assign)
@@ -156,6 +170,7 @@ class Coordinator:
     def beat(self, worker: WorkerId, status: WorkerStatus) -> None:
         self._observe(status)
         self._statuses[worker] = status
+        self.figures.heard(worker, status)
 
     def gone(self, worker: WorkerId) -> None:
         self._statuses.pop(worker, None)
@@ -182,7 +197,7 @@ class Coordinator:
 
     def add_warnings(self, source: Callable[[], tuple[str, ...]]) -> None:
         """Something else that people should be told in the overview."""
-        self._figures.add_warnings(source)
+        self.figures.add_warnings(source)
 
     # Repos
 
@@ -256,6 +271,9 @@ class Coordinator:
     async def list_repos(self, which: RepoFilter) -> tuple[RepoRecord, ...]:
         return await self._store.list_repos(which)
 
+    async def count_repos(self, which: RepoFilter) -> int:
+        return await self._store.count_repos(which)
+
     async def remove_repo(self, key_or_url: str, *, actor: str) -> RepoRecord:
         async with self.changing:
             record = await self.find_repo(key_or_url)
@@ -274,6 +292,7 @@ class Coordinator:
         await self._store.remove_repos(keys, self._clock())
         self.unassigned.difference_update(keys)
         self._tasks.left(keys)
+        self.on_left(keys)
         await self.fleet.tell(CatalogChanged(removed=tuple(keys)))
         if self._pulling is not None:
             await self._pulling.left(keys)
@@ -283,6 +302,7 @@ class Coordinator:
     async def submit_task(
         self, key_or_url: str, params: TaskParams, *, trigger: Trigger, actor: str, may_add: bool
     ) -> TaskRecord:
+        asked = self._tasks.moment
         record = await self._find_or_add(key_or_url, may_add=may_add, actor=actor)
         if not record.enabled:
             raise UsageError(f"{record.key} is disabled", hint="Enable it first")
@@ -291,11 +311,15 @@ class Coordinator:
             pulled = await self._pulling.submit(record.key, trigger, user=actor, params=wanted)
             if pulled is not None:
                 return pulled
-        task, new = await self._tasks.create_or_join(record.key, trigger, user=actor, params=wanted)
+        task, new = await self._tasks.create_or_join(
+            record.key, trigger, user=actor, params=wanted, asked=asked
+        )
         if new:
             if record.key in self.unassigned:  # the task goes with it: the first poll is already its own
                 await self.assign([record])
             await self._tasks.give(task)
+        else:
+            self._poke.set()  # where it rested, it is looked at now
         return task
 
     async def _find_or_add(self, key_or_url: str, *, may_add: bool, actor: str) -> RepoRecord:
@@ -363,20 +387,30 @@ class Coordinator:
 
     # What is known
 
-    async def guard(self, key_or_url: str) -> GuardMemory | None:
-        return await self._reading.guard((await self.find_repo(key_or_url)).key)
+    async def _known(self, which: str | RepoRecord) -> RepoRecord:
+        return which if isinstance(which, RepoRecord) else await self.find_repo(which)
 
-    async def upkeep(self, key_or_url: str) -> Upkeep | None:
-        return await self._reading.upkeep((await self.find_repo(key_or_url)).key)
+    async def guard(self, which: str | RepoRecord) -> GuardMemory | None:
+        return await self._reading.guard((await self._known(which)).key)
+
+    async def upkeep(self, which: str | RepoRecord) -> Upkeep | None:
+        return await self._reading.upkeep((await self._known(which)).key)
 
     async def refs(self, key_or_url: str) -> RefSnapshot:
         return await self._reading.refs((await self.find_repo(key_or_url)).key)
 
-    async def plan(self, key_or_url: str) -> PollPlan:
-        return await self._reading.plan((await self.find_repo(key_or_url)).key)
+    async def plan(self, which: str | RepoRecord) -> PollPlan:
+        return await self._reading.plan((await self._known(which)).key)
 
-    async def holders(self, key_or_url: str) -> tuple[Holder, ...]:
-        return self._reading.holders(await self.find_repo(key_or_url))
+    async def pushes(self, key: RepoKey, begin: float) -> PushHistory:
+        return await self._store.pushes(key, begin)
+
+    async def standings(self, key: RepoKey) -> Standings | None:
+        """How its targets are, by the word of the worker that pushes; None where it does not say."""
+        return await self._reading.standings(key)
+
+    async def holders(self, which: str | RepoRecord) -> tuple[Holder, ...]:
+        return self._reading.holders(await self._known(which))
 
     async def why(self, key_or_url: str) -> tuple[str, ...]:
         """Why a repo is where it is, in plain lines."""
@@ -390,7 +424,14 @@ class Coordinator:
         return True, "ready"
 
     async def overview(self) -> Overview:
-        return await self._figures.overview()
+        return await self.figures.overview()
+
+    async def course(self, hours: int) -> tuple[CoursePoint, ...]:
+        return await self.figures.course(hours)
+
+    def _name_of(self, worker: WorkerId) -> str | None:
+        who = self.fleet.machine.record(worker)
+        return who.facts.name if who is not None else None
 
     def _placed(self, record: RepoRecord) -> CatalogRepo:
         """What placement must know of a repo."""

@@ -17,13 +17,16 @@ from evermirror.edge.relay.seal_key import own_sealer
 from evermirror.errors import ConfigError
 from evermirror.model.relay import RelayAddress
 from evermirror.nodes import lifecycle
-from evermirror.nodes.aggregator.aggregator_relay import relaying
+from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.coordinator.door import Door, pki_folder
-from evermirror.nodes.coordinator.front import check_exposure, http_front, url_of
+from evermirror.nodes.coordinator.door import Door
+from evermirror.nodes.coordinator.footprint import let_code_go
+from evermirror.nodes.coordinator.front import check_exposure, http_front
 from evermirror.nodes.coordinator.lead import Lead, fleet_settings, leading
+from evermirror.nodes.coordinator.own_ca import pki_folder
+from evermirror.nodes.data_folder import with_absolute_data
+from evermirror.nodes.http_server import url_of
 from evermirror.nodes.running import until_stopped
-from evermirror.nodes.wiring import credentials_of, git_settings, with_absolute_data
 
 log = structlog.get_logger(__name__)
 
@@ -39,9 +42,10 @@ class CoordinatorNode:
     broken: asyncio.Event
 
     def reload(self, load: Callable[[], Config]) -> None:
-        """SIGHUP: the catalog is looked at again; settings need a restart."""
+        """SIGHUP: channels of alerts, hooks and event hooks are taken over, the catalog is looked at again;
+        the rest needs a restart."""
         try:
-            load()
+            self.lead.configure(load())
         except ConfigError as error:
             log.error("settings have errors", problems=error.problems)
         self.lead.catalog.look_now()
@@ -95,12 +99,15 @@ async def coordinating(config: Config, *, accept_removals: bool = False) -> Asyn
         await stack.enter_async_context(http_front(config, sock, lead))
         await lead.begin(stack, broken)
         server = await stack.enter_async_context(Door(config, lead.store, lead.reception.serve).open())
+        let_code_go()  # everything has started
         yield CoordinatorNode(config, url, server.port, lead, broken)
 
 
 @contextlib.asynccontextmanager
 async def _relay(config: Config, clock: SteadyClock) -> AsyncIterator[RelayAddress]:
     """Workers are read through it as through an aggregator's."""
+    from evermirror.nodes.aggregator.aggregator_relay import relaying  # 2 MB, which few coordinators need
+
     sealer = await asyncio.to_thread(own_sealer, pki_folder(config))
     unsealer = Unsealer(sealer.public_key)
     async with relaying(config, socket.gethostname, lambda: unsealer, clock) as (_, address):

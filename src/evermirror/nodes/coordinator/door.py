@@ -4,53 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from pathlib import Path
 
 import structlog
 
-from evermirror.config import Config, split_host_port
+from evermirror.config import Config
 from evermirror.edge.rpc.pki import TlsFiles, make_ca
 from evermirror.edge.rpc.server import GrpcServer
 from evermirror.edge.rpc.transport import Accept, Identity
 from evermirror.edge.store.store import Store
 from evermirror.errors import EvermirrorError
 from evermirror.model.access import Role
+from evermirror.nodes.coordinator.own_ca import pki_folder, server_names
 
 log = structlog.get_logger(__name__)
 
-NAMES_FILE = "names"
 DAY_S = 86_400.0  # between two looks whether the certificate is to be renewed
 LOOK_S = 5.0  # between two looks whether a token for a worker was made, or one that is in use revoked
 NODE_ROLES = (Role.WORKER, Role.AGGREGATOR)
-
-
-def pki_folder(config: Config) -> Path:
-    return config.data.dir / "pki"
-
-
-def server_names(config: Config) -> list[str]:
-    """By what names and addresses workers may reach this machine."""
-    host, _ = split_host_port(config.server.grpc_listen)
-    own = socket.gethostname()
-    wild = host in ("0.0.0.0", "::")  # noqa: S104 (compared, not listened on)
-    return list(dict.fromkeys([own, *([] if wild else [host]), *config.server.names, *_kept_names(config)]))
-
-
-def keep_names(config: Config, names: Iterable[str]) -> None:
-    """Names given to `coordinator init`: later certificates have them too."""
-    folder = pki_folder(config)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (folder / NAMES_FILE).write_text("".join(f"{name}\n" for name in names), "utf-8")
-
-
-def _kept_names(config: Config) -> list[str]:
-    try:
-        return (pki_folder(config) / NAMES_FILE).read_text("utf-8").split()
-    except FileNotFoundError:
-        return []
 
 
 def tls_files(config: Config) -> TlsFiles:

@@ -6,7 +6,12 @@
                                       persisted ──▶ actions, in order
 
 The machine is called between awaits, so events are handled one by one. While a transaction is written,
-further decisions gather: many workers share one commit.
+further decisions gather: many workers share one commit. While many come, they gather a little longer, for a
+transaction costs as much as ten decisions.
+
+Where the machine's keys cannot be read any more (``LettersLost``), an event may be half taken in: nothing is
+decided, persisted or acted on from then on, and ``run`` ends by it. The next process makes its machine from
+the database.
 """
 
 from __future__ import annotations
@@ -15,15 +20,22 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import structlog
+
 from evermirror.core.fleet.decisions import Action, Assign, Decision, Send
 from evermirror.core.fleet.events import CommandGiven, Event, Moment, Ticked
+from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.writes import Decided, Write
 from evermirror.model.messages import Report
 from evermirror.model.worker import WorkerId
 
+log = structlog.get_logger(__name__)
+
 DECISIONS_MAX = 10_000  # waiting for the database; then connections are not read until it is better
+
+GATHER_S, GATHER_MAX_S = 0.002, 0.03  # for each decision of the last transaction beyond the first; together
 
 Told = tuple[WorkerId, Report]
 
@@ -84,7 +96,8 @@ class Enactor:
         self.enact(self.decide(event), *writes)
 
     def decide(self, event: Event) -> Decision:
-        """What follows from an event; whoever asks has it enacted at once."""
+        """What follows from an event; whoever asks has it enacted at once. Raises LettersLost."""
+        self._check_machine()
         return self._machine.handle(event, self._now())
 
     def enact(self, decision: Decision, *writes: Write, report: Told | None = None) -> None:
@@ -104,10 +117,19 @@ class Enactor:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._tick(), name="fleet ticks")
                 group.create_task(self._carry_out(), name="fleet decisions")
+        except* LettersLost:
+            log.error(
+                "keys are lost: start again, they are read from the database", reason=str(self._machine.lost)
+            )
+            raise
         finally:
             self._over = True
             async with self._moved:
                 self._moved.notify_all()
+
+    def _check_machine(self) -> None:
+        if (lost := self._machine.lost) is not None:
+            raise LettersLost(str(lost)) from lost
 
     async def _tick(self) -> None:
         while True:
@@ -115,9 +137,13 @@ class Enactor:
             await self.tell(Ticked())
 
     async def _carry_out(self) -> None:
+        batch: list[_Waiting] = []
         while True:
             await self._wake.wait()
+            if len(batch) > 1:
+                await asyncio.sleep(min(GATHER_S * (len(batch) - 1), GATHER_MAX_S))
             self._wake.clear()
+            self._check_machine()
             batch, self._waiting = self._waiting, []
             entries = [w.entry for w in batch if w.entry.fleet or w.entry.others]
             if entries:

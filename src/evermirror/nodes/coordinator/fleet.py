@@ -35,10 +35,11 @@ from evermirror.core.fleet.events import (
     WorkerConnected,
     WorkerDisconnected,
 )
+from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.edge.rpc.transport import Identity, Peer, PeerGone
 from evermirror.edge.store.recorder import Recorder
-from evermirror.edge.store.writes import WorkerBound, Write, writes_of
+from evermirror.edge.store.writes import WorkerBound, Write
 from evermirror.model.access import Role
 from evermirror.model.messages import Report
 from evermirror.model.repo import RepoKey
@@ -64,7 +65,7 @@ from evermirror.model.worker import WorkerFacts, WorkerId
 from evermirror.nodes.coordinator.believing import believed
 from evermirror.nodes.coordinator.enacting import Enactor
 from evermirror.nodes.coordinator.greeting import hello_of, refusal
-from evermirror.nodes.coordinator.hearing import event_of, held_copies
+from evermirror.nodes.coordinator.hearing import event_of, held_copies, written
 from evermirror.nodes.coordinator.listener import Listener
 from evermirror.nodes.coordinator.orders import Orders
 from evermirror.nodes.coordinator.session import Connected, Make, Session
@@ -357,16 +358,18 @@ class Fleet:
         counts = believed(
             report, lambda key: machine.speaks_for(key, worker), listener.open_tasks, self._utc()
         )
-        counts = listener.understood(worker, counts) if counts is not None else None
         event = OtherReported(id_) if counts is None else event_of(id_, counts)
-        if counts is None:
-            log.warning("a report about a repo that the worker was not given", worker=worker)
         decision = self._enactor.decide(event)
-        if decision.writes and counts is not None:  # at least that it was taken: it is new
-            self._heard_of(worker, counts)
-            self._enactor.enact(decision, *writes_of(counts), report=(worker, counts))
-        else:
+        if not decision.writes:  # else at least that it was taken: it is new
             self._enactor.enact(decision)
+        elif counts is None:
+            log.warning("a report about a repo that the worker was not given", worker=worker)
+            self._enactor.enact(decision)
+            listener.disbelieved(worker, report)
+        else:
+            counts = listener.understood(worker, counts)
+            self._heard_of(worker, counts)
+            self._enactor.enact(decision, *written(machine, worker, counts), report=(worker, counts))
 
     async def _end(self, session: Session) -> None:
         self._sessions.pop(session.number, None)
@@ -376,7 +379,8 @@ class Fleet:
                 waiting.set_exception(PeerGone("the worker went away"))
         if session.worker is not None and self._by_worker.get(session.worker) is session:
             del self._by_worker[session.worker]
-            self._enactor.handle(WorkerDisconnected(session.worker, session.number))
+            with contextlib.suppress(LettersLost):  # all ends by it
+                self._enactor.handle(WorkerDisconnected(session.worker, session.number))
             self._listener.gone(session.worker)
         with contextlib.suppress(PeerGone):
             await session.peer.close("")

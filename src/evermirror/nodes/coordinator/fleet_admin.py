@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
 from typing import Protocol
 
 from evermirror.core.fleet.decisions import Alert, AlertKind
@@ -21,24 +22,39 @@ from evermirror.core.fleet.events import (
     QuarantineAsked,
     RetireAsked,
 )
+from evermirror.core.fleet.explain import STATES, WHY
 from evermirror.core.fleet.flaps import faded, weight_factor
+from evermirror.core.fleet.moves import Move
 from evermirror.core.fleet.views import Losing, Totals, WorkerView
 from evermirror.errors import Conflict, NotFound, Unavailable
 from evermirror.model.messages import WorkerStatus
-from evermirror.model.repo import Host
+from evermirror.model.refs import RefsDigest
+from evermirror.model.relay import NodeId
+from evermirror.model.repo import Host, RepoKey
 from evermirror.model.worker import Duty, Liveness, WorkerId
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.fleet_view import (
+    ALERTS_MAX,
     AggregatorInfo,
+    FleetMoves,
     FleetView,
+    MoveInfo,
     RateInUse,
     StandingAlert,
     WorkerInfo,
 )
 
-ALERTS_MAX = 100  # standing ones that are shown
 VIEW_FRESH_S = 0.5  # a look counts over all copies: tens of milliseconds for a million, and anybody may look
+MOVES_MAX = 1_000  # repos on the move that are named; all are counted
 PERSIST_S = 30.0  # an answer waits at most so long for the database
+
+
+Collected = Callable[[NodeId, RepoKey, RefsDigest, float], Awaitable[bool]]
+"""Whether an aggregator has a repo with these refs, within so many seconds."""
+
+
+async def _by_nobody(node: NodeId, key: RepoKey, digest: RefsDigest, within_s: float) -> bool:
+    return False
 
 
 class AuditLog(Protocol):
@@ -67,9 +83,14 @@ class FleetAdmin:
         self._utc = utc
         self._mono = mono
         self.aggregators: Callable[[], tuple[AggregatorInfo, ...]] = tuple
+        self.collected: Collected = _by_nobody
         self._looked: tuple[float, FleetView] | None = None
+        self._moves: dict[bool, tuple[float, FleetMoves]] = {}  # for the public, and for others
 
     # Looking
+
+    async def serves(self, node: NodeId, key: RepoKey, digest: RefsDigest, within_s: float) -> bool:
+        return await self.collected(node, key, digest, within_s)
 
     def view(self) -> FleetView:
         """Half a second old at most; never older than the last order."""
@@ -86,16 +107,17 @@ class FleetAdmin:
     def _look(self) -> FleetView:
         machine, now = self._fleet.machine, self._utc()
         seen, totals = machine.workers(), machine.totals()
-        reasons = {a.about: a.text for a in self._alerts() if a.kind is AlertKind.QUARANTINE}
+        reasons = {a.about: a for a in self._alerts() if a.kind is AlertKind.QUARANTINE}
         workers = tuple(self._info(w, now) for w in seen)
-        alerts = chain(_standing(seen, totals, reasons), _full(workers), _accusations(self._alerts()))
+        alerts = tuple(chain(_standing(seen, totals, reasons), _full(workers), _accusations(self._alerts())))
         return FleetView(
             workers=workers,
             totals=totals,
-            alerts=tuple(islice(alerts, ALERTS_MAX)),
+            alerts=alerts[:ALERTS_MAX],
             now=now,
             aggregators=self.aggregators(),
             rates=_rates(machine.rates_in_use()),
+            more_alerts=alerts[ALERTS_MAX:],
         )
 
     def _info(self, seen: WorkerView, now: float) -> WorkerInfo:
@@ -107,6 +129,7 @@ class FleetAdmin:
             weight_now=record.facts.weight * weight_factor(score),
             version=self._fleet.version_of(record.id),
             load=self._statuses.get(record.id) if seen.connected else None,
+            own=self._fleet.is_own(record.id),
         )
 
     def warnings(self) -> tuple[str, ...]:
@@ -124,6 +147,26 @@ class FleetAdmin:
     def losing(self, name: str) -> Losing:
         """What would follow if this worker were gone."""
         return self._fleet.machine.losing(self.worker(name).id)
+
+    def moves(self, limit: int, *, public: bool) -> FleetMoves:
+        """Half a second old at most, as the view is."""
+        now, known = self._mono(), self._moves.get(public)
+        if known is None or not 0 <= now - known[0] < VIEW_FRESH_S:
+            known = self._moves[public] = now, self._find_moves(public)
+        return replace(known[1], items=known[1].items[:limit])
+
+    def _find_moves(self, public: bool) -> FleetMoves:
+        found = self._fleet.machine.moves(MOVES_MAX, public=public)
+        return FleetMoves(tuple(self._move(move) for move in found.items), found.total)
+
+    def _move(self, move: Move) -> MoveInfo:
+        going, coming = (tuple(map(self._name, them)) for them in (move.going, move.coming))
+        reason = WHY[move.reason] if move.reason is not None else STATES[move.state]
+        return MoveInfo(move.key, going, coming, move.state, reason)
+
+    def _name(self, worker: WorkerId) -> str:
+        record = self._fleet.machine.record(worker)
+        return record.facts.name if record is not None else f"worker {worker}"
 
     # Orders
 
@@ -226,11 +269,11 @@ def _full(workers: Iterable[WorkerInfo]) -> Iterator[StandingAlert]:
 def _accusations(raised: Iterable[Alert]) -> Iterator[StandingAlert]:
     for alert in raised:
         if alert.kind is AlertKind.ACCUSATION:
-            yield StandingAlert(alert.kind, alert.about, alert.text)
+            yield StandingAlert(alert.kind, alert.about, alert.text, alert.facts)
 
 
 def _standing(
-    workers: Iterable[WorkerView], totals: Totals, reasons: Mapping[str, str]
+    workers: Iterable[WorkerView], totals: Totals, reasons: Mapping[str, Alert]
 ) -> Iterator[StandingAlert]:
     """From the state itself, so that it holds after a restart too; only the reason of a quarantine does not
     outlast it (the audit log has it)."""
@@ -239,12 +282,13 @@ def _standing(
         yield StandingAlert(AlertKind.BRAKE, "fleet", text)
     if totals.no_room:
         text = f"repos that wait because no worker can take them: {totals.no_room}"
-        yield StandingAlert(AlertKind.NO_ROOM, "fleet", text)
+        yield StandingAlert(AlertKind.NO_ROOM, "fleet", text, {"count": str(totals.no_room)})
     for worker in workers:
         name = worker.record.facts.name
         if worker.record.duty is Duty.QUARANTINED:
-            text = reasons.get(name, f"worker {name} is quarantined")
-            yield StandingAlert(AlertKind.QUARANTINE, name, text)
+            known = reasons.get(name)
+            text = known.text if known is not None else f"worker {name} is quarantined"
+            yield StandingAlert(AlertKind.QUARANTINE, name, text, known.facts if known is not None else {})
         elif worker.record.liveness is Liveness.DOWN:
             text = f"worker {name} is down; its repos go to others"
             yield StandingAlert(AlertKind.WORKER_DOWN, name, text)
@@ -252,4 +296,4 @@ def _standing(
             text = (
                 f"worker {name} holds repos that the catalog never had: {worker.strays}; they are left alone"
             )
-            yield StandingAlert(AlertKind.STRAY, name, text)
+            yield StandingAlert(AlertKind.STRAY, name, text, {"count": str(worker.strays)})

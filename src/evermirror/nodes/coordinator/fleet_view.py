@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
+from evermirror.core.fleet.copies import CopyState
 from evermirror.core.fleet.decisions import AlertKind
 from evermirror.core.fleet.views import Losing, Totals, WorkerView
 from evermirror.model.messages import WorkerStatus
 from evermirror.model.relay import NodeId, RelayAddress, worker_node_id
-from evermirror.model.repo import Host
+from evermirror.model.repo import Host, RepoKey
 from evermirror.model.worker import Duty, WorkerId
+
+ALERTS_MAX = 100  # standing ones that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class WorkerInfo:
     weight_now: float  # for new placements: less while it flaps
     version: str | None  # of its program; None while it is not connected
     load: WorkerStatus | None  # None before its first heartbeat, and while it is not connected
+    own: bool = False  # part of the coordinator's own process
 
     @property
     def id(self) -> WorkerId:
@@ -33,6 +38,11 @@ class WorkerInfo:
     @property
     def name(self) -> str:
         return self.seen.record.facts.name
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether all is known that it alone can tell: how it is, and what it holds."""
+        return self.load is not None and self.seen.reconciled
 
     @property
     def duty(self) -> Duty:
@@ -68,6 +78,7 @@ class StandingAlert:
     kind: AlertKind
     about: str
     text: str
+    facts: Mapping[str, str] = field(default_factory=dict, compare=False)  # in the text, for other languages
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,35 @@ class FleetView:
     now: float
     aggregators: tuple[AggregatorInfo, ...] = ()  # bounded
     rates: tuple[RateInUse, ...] = ()  # bounded; the most used first
+    more_alerts: tuple[StandingAlert, ...] = ()  # beyond those that are shown
 
 
-__all__ = ["AggregatorInfo", "FleetView", "Losing", "RateInUse", "StandingAlert", "WorkerInfo"]
+@dataclass(frozen=True, slots=True)
+class MoveInfo:
+    """A repo with copies that come or go, by the names of their workers."""
+
+    key: RepoKey
+    going: tuple[str, ...]
+    coming: tuple[str, ...]
+    state: CopyState
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FleetMoves:
+    """The first of them, those being cloned before all others; and how many there are."""
+
+    items: tuple[MoveInfo, ...]
+    total: int
+
+
+__all__ = [
+    "AggregatorInfo",
+    "FleetMoves",
+    "FleetView",
+    "Losing",
+    "MoveInfo",
+    "RateInUse",
+    "StandingAlert",
+    "WorkerInfo",
+]

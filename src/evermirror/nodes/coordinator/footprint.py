@@ -7,14 +7,21 @@ megabytes, which nobody needs again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 KEEP_S = 30.0  # between two looks; each takes some milliseconds, in a thread
 # Larger pieces are asked of the system, and go back to it when they are freed. By itself the C library moves
 # this bound up to 32 MB with the pieces it sees: then what a column needed for a moment is kept for good.
 LARGE_BYTES = 1024 * 1024
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of GNU's malloc.h
+_MADV_DONTNEED = 4  # of Linux
+_MAPS = Path("/proc/self/smaps")
+_HEAD = re.compile(rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) \S+ \S+ (\d+)(?: |$)")  # of one mapping
 
 
 def start_small() -> None:
@@ -44,3 +51,30 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def let_code_go() -> None:
+    """Machine code of the libraries, which the system mapped in large pieces around what the start touched:
+    20 MB. Little of it is needed again, and comes back from the file by itself. Code that was changed in
+    memory would not, and stays. Where the system does not tell what is mapped, nothing is done."""
+    advise = getattr(ctypes.CDLL(None), "madvise", None)
+    if advise is None:
+        return
+    with contextlib.suppress(OSError, ValueError):  # to save memory is no reason not to start
+        for start, end in _code(_MAPS.read_bytes()):
+            advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
+
+
+def _code(smaps: bytes) -> Iterator[tuple[int, int]]:
+    """Where code of files is, and all as the file has it, by what the system tells of a process (proc(5)).
+    Paths are any bytes; a line that cannot be understood is passed over."""
+    where: tuple[int, int] | None = None
+    for line in smaps.split(b"\n"):
+        head = _HEAD.match(line)
+        if head is not None:
+            start, end, rights, inode = head.groups()
+            of_a_file = rights == b"r-xp" and inode != b"0"
+            where = (int(start, 16), int(end, 16)) if of_a_file else None
+        elif where is not None and line.split() == [b"Anonymous:", b"0", b"kB"]:
+            yield where
+            where = None

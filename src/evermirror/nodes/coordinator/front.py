@@ -7,21 +7,28 @@ import ipaddress
 import socket
 import time
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from evermirror.config import Config, split_host_port
-from evermirror.edge.git.serve import GitServer
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import TokenUsed
 from evermirror.errors import EnvironmentUnfit
+from evermirror.faces.api.alert_metrics import AlertCollector, CredentialCollector
 from evermirror.faces.api.app import create_app
 from evermirror.faces.api.auth import Auth, AuthSettings
 from evermirror.faces.api.context import ApiSettings
+from evermirror.faces.api.event_hook_metrics import EventHookCollector
+from evermirror.faces.api.event_metrics import EventCollector
 from evermirror.faces.api.fleet_metrics import FleetCollector
 from evermirror.faces.api.git_metrics import GitCollector
 from evermirror.faces.api.git_service import GitService
+from evermirror.faces.api.hook_metrics import HookCollector
 from evermirror.faces.api.pull_metrics import PullCollector
 from evermirror.nodes.coordinator.lead import Lead
 from evermirror.nodes.http_server import serving
+
+if TYPE_CHECKING:
+    from evermirror.edge.git.serve import GitServer
 
 
 @contextlib.asynccontextmanager
@@ -48,6 +55,12 @@ async def http_front(
         lead.metrics.registry.register(GitCollector(server.figures))
     lead.metrics.registry.register(FleetCollector(lead.admin.view))
     lead.metrics.registry.register(PullCollector(lead.pulling.totals))
+    lead.metrics.registry.register(HookCollector(lead.hooks.figures))
+    feed = lead.event_feed
+    lead.metrics.registry.register(EventCollector(lambda: feed.told, lambda: feed.followers))
+    lead.metrics.inside.register(AlertCollector(lead.alerts.figures))
+    lead.metrics.inside.register(EventHookCollector(lead.events.figures))
+    lead.metrics.inside.register(CredentialCollector(lead.credential_watch.expiries))
     settings = ApiSettings(git_silence_s=config.serve.silence)
     app = create_app(
         lead.coordinator,
@@ -59,15 +72,18 @@ async def http_front(
         lead.admin,
         lead.passes.read,
         lead.pull,
+        alert_service=lead.alerts,
+        discovery_service=lead.discovering,
+        hook_service=lead.hooks,
+        event_service=lead.events,
+        bulk_service=lead.bulk,
     )
     async with serving(app, sock, tls_cert=config.server.tls_cert, tls_key=config.server.tls_key):
-        yield
-
-
-def url_of(config: Config, sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    scheme = "https" if config.server.tls_cert else "http"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        try:
+            yield
+        finally:
+            lead.coordinator.tasks.stop_waiting()
+            lead.event_feed.stop()
 
 
 async def check_exposure(config: Config, store: Store) -> None:

@@ -14,8 +14,11 @@ from evermirror.core.fleet.events import (
     ReportId,
     ReposHandedBack,
 )
-from evermirror.model.messages import Declined, HandedBack, HeldRepo, Kept, Released, Report, Synced
+from evermirror.core.fleet.machine import FleetMachine
+from evermirror.edge.store.writes import Write, writes_of
+from evermirror.model.messages import Declined, Failed, HandedBack, HeldRepo, Kept, Released, Report, Synced
 from evermirror.model.refs import short_digest
+from evermirror.model.worker import WorkerId
 
 
 def held_copies(items: Iterable[HeldRepo]) -> tuple[HeldCopy, ...]:
@@ -39,3 +42,14 @@ def event_of(id_: ReportId, report: Report) -> Event:
             return ReposHandedBack(id_, report.keys)
         case _:
             return OtherReported(id_)
+
+
+def written(machine: FleetMachine, worker: WorkerId, report: Report) -> tuple[Write, ...]:
+    """What the report leaves in the store. Others are told of it by the primary; of refs also by one who
+    follows it and is trusted, for it may see first what moved, and be the only one."""
+    who = machine.record(worker)
+    name = who.facts.name if who is not None else ""
+    primary = machine.primary_of(report.key) if isinstance(report, Synced | Failed) else None
+    follows = primary not in (None, worker)
+    tells = who is not None and (who.facts.trusted or not follows)
+    return writes_of(report, worker=name, teller=name if tells else None, follows=follows)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -15,33 +16,59 @@ from evermirror.core.fleet.events import Moment
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.edge.git.credentials import Credentials
+from evermirror.edge.net.resolver import Resolver
 from evermirror.edge.relay.seal_key import own_sealer
+from evermirror.edge.store.key_file import KeyFile
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
 from evermirror.faces.api.metrics import Metrics
+from evermirror.model.address import AllowList
+from evermirror.model.messages import Report
 from evermirror.model.relay import RelayAddress
-from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerId
+from evermirror.nodes.basics import credentials_of, url_rules
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.coordinator.accusing import Accusations
-from evermirror.nodes.coordinator.catalog_watch import CatalogWatch
+from evermirror.nodes.coordinator.aggregators.accusing import Accusations
+from evermirror.nodes.coordinator.aggregators.feeds import Feeds
+from evermirror.nodes.coordinator.aggregators.holders import Holders
+from evermirror.nodes.coordinator.aggregators.passes import Passes
+from evermirror.nodes.coordinator.alerts.alert_admin import AlertAdmin
+from evermirror.nodes.coordinator.alerts.alert_parts import alert_settings, make_alerting
+from evermirror.nodes.coordinator.alerts.alerting import Alerting
+from evermirror.nodes.coordinator.bulk.acting import Acting
+from evermirror.nodes.coordinator.bulk.bulk_orders import BulkOrders
+from evermirror.nodes.coordinator.catalog.catalog_watch import CatalogWatch
+from evermirror.nodes.coordinator.catalog.catalog_wiring import make_catalog
 from evermirror.nodes.coordinator.coordinator import Coordinator
-from evermirror.nodes.coordinator.door import pki_folder
-from evermirror.nodes.coordinator.feeds import Feeds
+from evermirror.nodes.coordinator.discovery.credential_watch import CredentialWatch
+from evermirror.nodes.coordinator.discovery.discovering import Discovering
+from evermirror.nodes.coordinator.discovery.discovery_parts import Paces, make_discovering
+from evermirror.nodes.coordinator.events.delivering import Delivering
+from evermirror.nodes.coordinator.events.delivery_parts import hook_parts, make_delivering
+from evermirror.nodes.coordinator.events.event_desk import EventDesk
+from evermirror.nodes.coordinator.events.event_feed import EventFeed
+from evermirror.nodes.coordinator.events.event_parts import configure_events, make_events
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.fleet_admin import FleetAdmin
+from evermirror.nodes.coordinator.fleet_alerts import FleetAlerts, FleetWatch
 from evermirror.nodes.coordinator.footprint import keep_small, settle_memory, start_small
-from evermirror.nodes.coordinator.holders import Holders
+from evermirror.nodes.coordinator.hooks.hook_admin import HookAdmin
+from evermirror.nodes.coordinator.hooks.hook_parts import Observers, configure_hooks, make_hooking
+from evermirror.nodes.coordinator.hooks.hook_trust import HookLearning, make_learning
+from evermirror.nodes.coordinator.hooks.hooking import Hooking
+from evermirror.nodes.coordinator.hooks.registering import Registering
+from evermirror.nodes.coordinator.hooks.registering_parts import make_registering
 from evermirror.nodes.coordinator.orders import Orders
-from evermirror.nodes.coordinator.passes import Passes
-from evermirror.nodes.coordinator.pull_admin import PullAdmin
-from evermirror.nodes.coordinator.pull_jobs import PullJobs
-from evermirror.nodes.coordinator.pull_parts import fresh_bound_s, make_pulling
-from evermirror.nodes.coordinator.pulling import Pulling
+from evermirror.nodes.coordinator.own_ca import pki_folder
+from evermirror.nodes.coordinator.pull.load_watch import LoadWatch, make_load_watch
+from evermirror.nodes.coordinator.pull.pull_admin import PullAdmin
+from evermirror.nodes.coordinator.pull.pull_jobs import PullJobs
+from evermirror.nodes.coordinator.pull.pull_parts import fresh_bound_s, make_pulling
+from evermirror.nodes.coordinator.pull.pulling import Pulling
 from evermirror.nodes.coordinator.reception import Reception
 from evermirror.nodes.coordinator.reported import Reported
 from evermirror.nodes.running import running
-from evermirror.nodes.wiring import make_catalog, url_rules
+from evermirror.nodes.senders import make_senders
 
 log = structlog.get_logger(__name__)
 
@@ -65,13 +92,52 @@ class Lead:
     pulling: Pulling
     jobs: PullJobs
     pull: PullAdmin
+    load: LoadWatch
+    alerting: Alerting
+    alerts: AlertAdmin
+    discovering: Discovering
+    credential_watch: CredentialWatch
+    event_feed: EventFeed
+    delivering: Delivering
+    events: EventDesk
+    hooking: Hooking
+    hooks: HookAdmin
+    hook_learning: HookLearning
+    registering: Registering
+    bulk: BulkOrders
+
+    def configure(self, config: Config) -> None:
+        """What needs no restart."""
+        self.alerting.configure(alert_settings(config), make_senders(config))
+        configure_hooks(self.hooking, config)
+        self.registering.configure(
+            config.webhooks.url, config.webhooks.as_secrets(), credentials_of(config).by_name
+        )
+        configure_events(self.event_feed, config)
+        self.delivering.configure(hook_parts(config))
 
     async def begin(self, stack: contextlib.AsyncExitStack, broken: asyncio.Event) -> None:
         """The catalog is loaded and work is given out, until ``stack`` is left."""
         await self.catalog.load()
         settle_memory()
         await self.coordinator.resume()
-        works = (self.coordinator.run, self.catalog.run, self.pulling.run, self.jobs.run, keep_small)
+        works = (
+            self.coordinator.run,
+            self.coordinator.figures.run,
+            self.catalog.run,
+            self.pulling.run,
+            self.jobs.run,
+            self.load.run,
+            self.discovering.follow,
+            self.credential_watch.run,
+            self.delivering.run,
+            self.hooking.run,
+            self.hook_learning.run,
+            self.registering.run,
+            self.bulk.run,
+            FleetWatch(self.admin.view, self.alerting).run,
+            keep_small,
+        )
         for work in works:
             await stack.enter_async_context(running(work, broken))
 
@@ -96,35 +162,27 @@ async def leading(
         stack.push_async_callback(store.close)
         recorder = await stack.enter_async_context(Recorder(store))
         metrics = Metrics()
-        coordinator = Coordinator(
-            store=store,
-            recorder=recorder,
-            rules=url_rules(config),
-            credentials=frozenset(config.credentials),
-            fresh_bound_s=fresh_bound_s(config),
-            clock=clock,
-            observe=metrics.observe,
-        )
-        now = Moment(time.monotonic(), clock())
+        alerting = await make_alerting(config, store, clock)
+        event_feed = await make_events(config, store, clock)
+        observers = Observers(metrics.observe)
+        observers.add(event_feed.heard)
+        coordinator = _make_coordinator(config, store, recorder, clock, observers, FleetAlerts(alerting))
+        coordinator.add_warnings(alerting.warnings)
         epoch = await store.next_epoch()
-        machine = FleetMachine(settings, epoch, now, await store.load_fleet())
+        restored = await store.load_fleet(KeyFile(config.data.dir))
+        machine = FleetMachine(settings, epoch, Moment(time.monotonic(), clock()), restored)
         sealer = await asyncio.to_thread(own_sealer, pki_folder(config))
         passes = Passes(sealer, clock, machine.record, lambda worker: _trusts(fleet, worker))
+        told = _Told(http_url, config.upstreams.refs_extra)
         reported = Reported()
-        fleet = Fleet(
-            machine,
-            recorder=recorder,
-            orders=Orders(store, passes.source, lambda key: _primary_of(machine, key)),
-            bound=await store.bound_tokens(),
-            listener=coordinator,
-            utc=clock,
-            http_url=http_url,
-            access=passes.of_worker,
-            heard=reported.noted,
-            refs_extra=config.upstreams.refs_extra,
-        )
+        learning = await make_learning(store, coordinator, machine.primary_of, alerting, clock)
+        heard = partial(_tell_each, (reported.noted, learning.reported))
+        fleet = await _make_fleet(machine, store, recorder, coordinator, passes, heard, told, clock)
         coordinator.lead(fleet)
-        pulling, jobs, pull = await make_pulling(config, store, recorder, coordinator, clock)
+        pulling, jobs, pull = await make_pulling(config, store, recorder, coordinator, alerting, clock)
+        hooking = make_hooking(config, store, recorder, coordinator, pulling, alerting, clock)
+        observers.add(hooking.heard)
+        hooking.on_hook = learning.heard
         admin = FleetAdmin(fleet, store, coordinator.statuses, alerts=lambda: coordinator.alerts, utc=clock)
         coordinator.add_warnings(admin.warnings)
         feeds = Feeds(
@@ -135,35 +193,136 @@ async def leading(
             passes,
             epoch=epoch,
             utc=clock,
-            http_url=http_url,
+            http_url=told.http_url,
             own_relay=own_relay,
-            refs_extra=config.upstreams.refs_extra,
+            refs_extra=told.refs_extra,
         )
-        passes.relays, admin.aggregators, store.on_change = feeds.relays, feeds.view, feeds.wake
+        passes.relays, store.on_change = feeds.relays, feeds.wake
+        admin.aggregators, admin.collected = feeds.view, feeds.collected
         catalog, publisher = make_catalog(
             config, credentials, store, coordinator, clock, accept_removals=accept_removals
         )
-        await stack.enter_async_context(running(fleet.run, broken))
+        resolver = Resolver(AllowList.parse(list(config.upstreams.allow)))
+        stack.callback(resolver.close)
+        paces = Paces()
+        discovering, credential_watch = await make_discovering(
+            config,
+            credentials,
+            resolver,
+            store=store,
+            pull=pull,
+            pulling=pulling,
+            alerting=alerting,
+            clock=clock,
+            paces=paces,
+        )
+        registering = await make_registering(
+            config,
+            credentials,
+            resolver,
+            paces=paces,
+            store=store,
+            find=coordinator.find_repo,
+            clock=clock,
+            expect=learning.expect,
+            unexpected=learning.forget,
+        )
+        delivering = await make_delivering(config, store, event_feed, alerting, clock)
+        for work in (event_feed.run, alerting.run, fleet.run):  # end after all that tell them something
+            await stack.enter_async_context(running(work, broken))
         stack.push_async_callback(_settle, fleet)
         await stack.enter_async_context(running(feeds.run, broken))
         if publisher is not None:
             await stack.enter_async_context(running(publisher.run, broken))
-        reception = Reception(fleet, feeds)
         yield Lead(
-            store,
-            recorder,
-            coordinator,
-            fleet,
-            catalog,
-            admin,
-            metrics,
-            feeds,
-            reception,
-            passes,
-            pulling,
-            jobs,
-            pull,
+            store=store,
+            recorder=recorder,
+            coordinator=coordinator,
+            fleet=fleet,
+            catalog=catalog,
+            admin=admin,
+            metrics=metrics,
+            feeds=feeds,
+            reception=Reception(fleet, feeds),
+            passes=passes,
+            pulling=pulling,
+            jobs=jobs,
+            pull=pull,
+            load=make_load_watch(config, pulling.see_load),
+            alerting=alerting,
+            alerts=AlertAdmin(alerting, store, clock),
+            discovering=discovering,
+            credential_watch=credential_watch,
+            event_feed=event_feed,
+            delivering=delivering,
+            events=EventDesk(event_feed, delivering, store, clock),
+            hooking=hooking,
+            hooks=HookAdmin(hooking, learning, registering),
+            hook_learning=learning,
+            registering=registering,
+            bulk=await _make_bulk(config, store, coordinator, pulling, clock),
         )
+
+
+def _make_coordinator(
+    config: Config,
+    store: Store,
+    recorder: Recorder,
+    clock: SteadyClock,
+    observe: Callable[[Report], None],
+    alerts: FleetAlerts,
+) -> Coordinator:
+    return Coordinator(
+        store=store,
+        recorder=recorder,
+        rules=url_rules(config),
+        credentials=frozenset(config.credentials),
+        fresh_bound_s=fresh_bound_s(config),
+        clock=clock,
+        observe=observe,
+        alerts=alerts,
+        task_patience_s=config.fleet.task_patience,
+    )
+
+
+async def _make_bulk(
+    config: Config, store: Store, coordinator: Coordinator, pulling: Pulling, clock: SteadyClock
+) -> BulkOrders:
+    orders = BulkOrders(store, Acting(store, coordinator, pulling, clock), url_rules(config), clock)
+    await orders.load()
+    return orders
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What every node is told of this coordinator, and must agree with it about."""
+
+    http_url: str
+    refs_extra: tuple[str, ...]
+
+
+async def _make_fleet(
+    machine: FleetMachine,
+    store: Store,
+    recorder: Recorder,
+    coordinator: Coordinator,
+    passes: Passes,
+    heard: Callable[[WorkerId, Report], None],
+    told: _Told,
+    clock: SteadyClock,
+) -> Fleet:
+    return Fleet(
+        machine,
+        recorder=recorder,
+        orders=Orders(store, passes.source, machine.primary_of),
+        bound=await store.bound_tokens(),
+        listener=coordinator,
+        utc=clock,
+        http_url=told.http_url,
+        access=passes.of_worker,
+        heard=heard,
+        refs_extra=told.refs_extra,
+    )
 
 
 async def _settle(fleet: Fleet) -> None:
@@ -174,9 +333,9 @@ async def _settle(fleet: Fleet) -> None:
         log.warning("not everything that was decided is on the disk")  # it follows again at the next start
 
 
-def _primary_of(machine: FleetMachine, key: RepoKey) -> WorkerId | None:
-    repo = machine.repo(key)
-    return repo.primary if repo is not None else None
+def _tell_each(those: Iterable[Callable[[WorkerId, Report], None]], worker: WorkerId, report: Report) -> None:
+    for one in those:
+        one(worker, report)
 
 
 def _trusts(fleet: Fleet, worker: WorkerId) -> bool:

@@ -19,8 +19,11 @@ class Listener(Protocol):
         """A report was persisted."""
 
     def understood(self, worker: WorkerId, report: Report) -> Report:
-        """The report as far as it counts, of what only the listener knows about."""
+        """A report that is new, as far as it counts, of what only the listener knows about."""
         ...
+
+    def disbelieved(self, worker: WorkerId, report: Report) -> None:
+        """A report that is new, about a repo that the worker may not speak of."""
 
     def open_tasks(self, key: RepoKey, ids: Collection[TaskId]) -> tuple[TaskId, ...]:
         """Those of the tasks that are not ended, and about this repo."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from evermirror.core.fleet.explain import WHY
 from evermirror.core.fleet.views import CopyView
 from evermirror.edge.rpc.transport import PeerGone
 from evermirror.errors import NotFound, Unavailable
 from evermirror.model.kept import GuardMemory, KeptTip
+from evermirror.model.plan import PollPlan, StepCode
+from evermirror.model.push import Standings
 from evermirror.model.refs import RefSnapshot, short_digest
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.wire import Answer
+from evermirror.model.worker import WorkerId
 from evermirror.nodes.coordinator.fleet import Fleet
-from evermirror.nodes.service import Holder, PollPlan, Upkeep
+from evermirror.nodes.service import Holder, Upkeep
 from evermirror.nodes.worker.questions import ANSWER_S, RemoteView
 
 
@@ -48,8 +52,12 @@ class Reading:
     async def plan(self, key: RepoKey) -> PollPlan:
         view = self._view(key)
         if view is None:
-            return PollPlan(None, "not assigned to a worker that is there", None, None)
-        return await view.plan(key)
+            return PollPlan.without_time(StepCode.NOT_PLACED, "not assigned to a worker that is there")
+        return replace(await view.plan(key), worker=self._name(self._fleet().machine.primary_of(key)))
+
+    def _name(self, worker: WorkerId | None) -> str | None:
+        record = self._fleet().machine.record(worker) if worker is not None else None
+        return record.facts.name if record is not None else None
 
     async def guard(self, key: RepoKey) -> GuardMemory | None:
         view = self._view(key)
@@ -63,15 +71,25 @@ class Reading:
         view = self._view(key)
         return await view.history(key) if view is not None else ()
 
+    async def standings(self, key: RepoKey) -> Standings | None:
+        """None where nobody can say."""
+        view = self._view(key)
+        try:
+            return await view.standings(key) if view is not None else None
+        except (NotFound, Unavailable):  # no mirror yet; a worker of the version before
+            return None
+
     def holders(self, record: RepoRecord) -> tuple[Holder, ...]:
         machine = self._fleet().machine
         repo = machine.repo(record.key)
         if repo is None:
             return ()
-        names = {w.record.id: w.record.facts.name for w in machine.workers()}
         return tuple(
             _holder(
-                record, copy, names.get(copy.worker, str(copy.worker)), primary=copy.worker == repo.primary
+                record,
+                copy,
+                self._name(copy.worker) or str(copy.worker),
+                primary=copy.worker == repo.primary,
             )
             for copy in repo.copies
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evermirror.edge.rpc.transport import Peer
 from evermirror.model.access import Role
-from evermirror.nodes.coordinator.feeds import Feeds
+from evermirror.nodes.coordinator.aggregators.feeds import Feeds
 from evermirror.nodes.coordinator.fleet import Fleet
 
 

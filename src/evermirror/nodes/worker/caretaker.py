@@ -37,6 +37,7 @@ SPREAD_S = 3600.0  # mirrors that were here at the start are looked at over this
 SETTLE_S = 60.0  # a fresh mirror's upkeep waits until the rush it came in is over
 IDLE_S = 1.0  # between two looks at whether syncs wait
 NAP_MAX_S = 60.0
+UNASSIGNED_S = 2.0  # between two looks at whether a mirror that is here is ours
 AFTER_TROUBLE_S = 3600.0  # a mirror that could not even be looked at
 RESTORES_MAX = 100  # under way at once; each waits for its mirror's lock
 
@@ -132,8 +133,10 @@ class Caretaker:
                 await asyncio.sleep(IDLE_S)
             elif (key := self._queue.take(now)) is None:
                 await self._nap(min(max(self._queue.next_at() - now, IDLE_S), NAP_MAX_S))
-            elif key in self._shelf.here:
+            elif key in self._shelf.repos and key in self._shelf.here:
                 await self._tend(key)
+            elif key in self._shelf.here:  # not assigned yet: nobody could mend what were found
+                self._queue.look_at(key, now + UNASSIGNED_S)
 
     async def _nap(self, pause_s: float) -> None:
         """So long, or until a sync brought something."""

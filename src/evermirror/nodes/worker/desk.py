@@ -44,9 +44,20 @@ class Desk:
         self._pushing.ordered(command.task_id)
         return command.task_id not in self._callers.running(command.key)
 
+    async def join(self, command: SyncNow) -> bool:
+        """Whether the round that is under way is this caller's from now on: not where there are too many,
+        nor for one who only says it again."""
+        asked = self._callers.join(command.key, command.task_id)
+        if asked is Asked.REFUSED:
+            await self.refuse(command.key, (command.task_id,), too_many())
+        elif asked is Asked.MERGED:
+            self._asked[command.task_id] = command
+        return asked is Asked.MERGED
+
     def started(self, key: RepoKey) -> tuple[SyncNow, ...]:
         """A poll begins; those whose round this is."""
-        return tuple(self._asked[task_id] for task_id in self._callers.started(key))
+        task_ids = self._callers.started(key)
+        return tuple(self._asked[task_id] for task_id in task_ids) if task_ids else ()
 
     def put_off(self, key: RepoKey) -> None:
         """It saw nothing, and begins again elsewhere."""

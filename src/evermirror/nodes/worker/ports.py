@@ -11,7 +11,7 @@ from evermirror.edge.git.transfer import Seed
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import Command, Report
-from evermirror.model.push import Pushed, PushTo
+from evermirror.model.push import Pushed, PushTo, Standings, put_digest
 from evermirror.model.refs import RefsDigest, RefSnapshot
 from evermirror.model.relay import Source
 from evermirror.model.repo import RepoKey
@@ -55,6 +55,10 @@ class Targets(Protocol):
         """Whether the target may lack something that the mirror has; asks neither git nor the target."""
         ...
 
+    async def standings(self, key: RepoKey) -> Standings:
+        """How targets are, ref by ref; asks none of them."""
+        ...
+
     async def push(
         self,
         key: RepoKey,
@@ -77,6 +81,9 @@ class NoTargets:
 
     async def behind(self, key: RepoKey, to: PushTo) -> bool:
         return True
+
+    async def standings(self, key: RepoKey) -> Standings:
+        return Standings(0, put_digest({}))
 
     async def push(
         self,
@@ -106,3 +113,5 @@ class WorkerView(Protocol):
     async def upkeep(self, key: RepoKey) -> Upkeep | None: ...
 
     async def history(self, key: RepoKey) -> tuple[KeptTip, ...]: ...
+
+    async def standings(self, key: RepoKey) -> Standings: ...

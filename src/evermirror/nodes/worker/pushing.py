@@ -87,7 +87,7 @@ class Pushing:
         phase = f"pushing to {host_in(to.url)}"
 
         def progressed(progress: GitProgress) -> None:
-            this.progress = replace(progress, phase=phase)
+            this.pushing(to.target, phase, progress)
 
         progressed(GitProgress(phase, None, 0))
         return await self._targets.push(

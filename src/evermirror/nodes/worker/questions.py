@@ -8,16 +8,20 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evermirror.errors import EvermirrorError, NotFound, Unavailable
 from evermirror.model.failure import FailureError
 from evermirror.model.kept import GuardMemory, GuardReason, KeptTip, Why
+from evermirror.model.plan import PollPlan, Step
+from evermirror.model.push import RefStanding, RefState, Standings, TargetId, TargetStanding
 from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Answer, Question
-from evermirror.nodes.service import PollPlan, Upkeep
-from evermirror.nodes.worker.ports import WorkerView
+from evermirror.nodes.service import Upkeep
+
+if TYPE_CHECKING:
+    from evermirror.nodes.worker.ports import WorkerView
 
 ANSWER_S = 10.0  # a worker that is alive answers in milliseconds; reading many refs takes longer
 NOT_FOUND = "not-found"  # the error that is a plain no; anything else is text for people
@@ -62,12 +66,17 @@ async def _upkeep(view: WorkerView, key: RepoKey) -> object:
     return None if upkeep is None else dataclasses.asdict(upkeep)
 
 
+async def _standings(view: WorkerView, key: RepoKey) -> object:
+    return dataclasses.asdict(await view.standings(key))
+
+
 _ASKED: dict[str, Callable[[WorkerView, RepoKey], Awaitable[object]]] = {
     "plan": _plan,
     "refs": _refs,
     "guard": _guard,
     "history": _history,
     "upkeep": _upkeep,
+    "standings": _standings,
 }
 
 
@@ -85,7 +94,7 @@ class RemoteView:
         self._ask = ask
 
     async def plan(self, key: RepoKey) -> PollPlan:
-        return PollPlan(**await self._get("plan", key))
+        return _understood(_plan_of, await self._get("plan", key))
 
     async def refs(self, key: RepoKey) -> RefSnapshot:
         said = await self._get("refs", key)
@@ -113,13 +122,46 @@ class RemoteView:
         said = await self._get("upkeep", key)
         return None if said is None else Upkeep(**said)
 
+    async def standings(self, key: RepoKey) -> Standings:
+        return _understood(_standings_of, await self._get("standings", key))
+
     async def _get(self, what: str, key: RepoKey) -> Any:
         answer = await self._ask(what, key)
         if answer.error == NOT_FOUND:
             raise NotFound(f"there is no mirror of {key} yet", hint="Wait for its first sync")
         if answer.error:
             raise Unavailable(f"the worker could not answer: {answer.error}")
-        try:
-            return json.loads(answer.body)
-        except ValueError:
-            raise Unavailable("the worker gave an answer that cannot be read") from None
+        return _understood(json.loads, answer.body)
+
+
+_T = TypeVar("_T")
+
+
+def _understood(read: Callable[[Any], _T], said: Any) -> _T:
+    try:
+        return read(said)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise Unavailable("the worker gave an answer that cannot be read") from None
+
+
+def _plan_of(said: dict[str, Any]) -> PollPlan:
+    """A worker of the version before tells no steps; what a later one tells besides is not understood yet."""
+    steps = tuple(Step(**{n: s.get(n) for n in _STEP}) for s in said.get("steps", ()))
+    return PollPlan(**{n: v for n, v in said.items() if n in _PLAN} | {"steps": steps})
+
+
+def _standings_of(said: dict[str, Any]) -> Standings:
+    targets = tuple(_target_of(target) for target in said["targets"])
+    return Standings(said["total"], RefsDigest(said["digest"]), targets)
+
+
+def _target_of(said: dict[str, Any]) -> TargetStanding:
+    refs = tuple(
+        RefStanding(r["name"], RefState(r["state"]), r["ours"], r["theirs"], r["reason"])
+        for r in said["refs"]
+    )
+    return TargetStanding(TargetId(said["target"]), said["url"], said["equal"], refs, said["complete"])
+
+
+_STEP = tuple(field.name for field in dataclasses.fields(Step))
+_PLAN = frozenset(field.name for field in dataclasses.fields(PollPlan))

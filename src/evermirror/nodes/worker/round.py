@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from evermirror.core.schedule.views import Verdict
+from evermirror.core.watch.course import Course
 from evermirror.edge.git.mirror import HeldBack, SyncOutcome
 from evermirror.edge.git.probe import Seen
 from evermirror.edge.git.progress import GitProgress
 from evermirror.model.activity import Activity
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.failure import MISSING_COMMIT, Failure, FailureKind
 from evermirror.model.kept import GuardMemory
 from evermirror.model.messages import Failed, Refused, RunningSync, Synced, SyncNow
 from evermirror.model.push import Pushed, PushTo, TargetId
@@ -27,6 +28,7 @@ from evermirror.model.task import TaskId
 log = structlog.get_logger(__name__)
 
 CHANGES_TOLD = 1000  # refs named in a report; the total is always told
+BEFORE_SENDING = frozenset({"counting", "compressing"})  # phases of a push in which nothing is sent yet
 KEPT_TOLD = 1000  # the same of kept tips
 DIGEST_APART_REFS = 5000  # more refs than this are hashed in a thread: 5 ms of the event loop
 
@@ -89,6 +91,8 @@ class Round:
     syncing_since: float | None = None
     progress: GitProgress | None = None
     told: GitProgress | None = None  # the progress that was last reported
+    course: Course = field(default_factory=Course)  # how far the whole is
+    outdated: bool = False  # it looked before the repo was last assigned, or is to look again elsewhere
     looked: bool = False  # the coordinator wants to know the digest, also where nothing moved
     begun: frozenset[TaskId] = frozenset()  # those of its callers who were told that it started
     look_s: float | None = None  # how long upstream took to answer
@@ -121,9 +125,24 @@ class Round:
         """For a git slot, to clone or fetch; one that waits to push alone has nothing to fetch."""
         return self.seen is not None and self.syncing_since is None
 
+    def answers(self, command: SyncNow) -> bool:
+        """A first clone does for who asked before it began; not for who wants more than it was begun for."""
+        return command.early and not (self.outdated or command.force or command.accept or command.push)
+
     def begin_again(self) -> None:
         """At another address: nothing has been seen yet."""
         self.seen = self.syncing_since = self.progress = self.told = None
+        self.outdated = True
+
+    def fetching(self, progress: GitProgress) -> None:
+        """A fetch is so far."""
+        self.progress = progress
+        self.course.fetched(progress.phase, progress.percent)
+
+    def pushing(self, target: TargetId, words: str, progress: GitProgress) -> None:
+        """A push is so far, in these words; what it counts and compresses before is not what was sent."""
+        self.progress = replace(progress, phase=words)
+        self.course.pushed(target, None if progress.phase in BEFORE_SENDING else progress.percent)
 
     def running(self) -> RunningSync | None:
         """As shown to people; None while it only polls."""
@@ -259,6 +278,7 @@ def without_commit(oid: str) -> Failure:
         FailureKind.NOT_FOUND,
         f"upstream's branches and tags do not contain commit {oid}",
         hint="Push it first, or check the id",
+        context={MISSING_COMMIT: oid},
     )
 
 

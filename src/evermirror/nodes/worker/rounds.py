@@ -16,9 +16,8 @@ Rules
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -26,14 +25,15 @@ import structlog
 from evermirror.core.schedule.detours import at
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.views import Entry
+from evermirror.core.watch.course import Course
 from evermirror.edge.git.mirror import HeldBack, Mirrors
 from evermirror.edge.git.probe import Prober, Seen, Unchanged
-from evermirror.edge.git.progress import GitProgress
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import Excused, Progress, Refused, Started, Synced, SyncNow
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Mode, RepoKey
 from evermirror.nodes.worker.desk import Desk
+from evermirror.nodes.worker.jobs import Jobs, Work
 from evermirror.nodes.worker.ports import Seeds, WorkerPort
 from evermirror.nodes.worker.pushing import Pushing
 from evermirror.nodes.worker.room import Room
@@ -95,7 +95,7 @@ class Rounds:
         self._synced = synced  # for whoever else cares for the mirror
         self._handed_back = handed_back  # clones that there is no room for; None: they wait for room here
         self.desk = Desk(port, mirrors, pushing, clock)
-        self._jobs: dict[RepoKey, asyncio.Task[None]] = {}
+        self._jobs = Jobs(self._guarded, ended)
         self.open: dict[RepoKey, Round] = {}
         self._looks: set[RepoKey] = set()  # the coordinator wants to know their digests
         self.verified: dict[RepoKey, float] = {}  # looks that saw no change and are not told yet
@@ -105,9 +105,21 @@ class Rounds:
 
     async def ask(self, command: SyncNow) -> None:
         """Somebody wants a repo of ours looked at now."""
-        if await self.desk.ask(command):
-            rank = command.priority.rank if command.priority is not None else None
+        rank = command.priority.rank if command.priority is not None else None
+        this = self.open.get(command.key)
+        if this is not None and this.key not in self._shelf.here and this.answers(command):
+            if await self.desk.join(command):
+                this.asked += (command,)
+                this.begun |= {command.task_id}
+                self._scheduler.request(command.key, self._clock(), rank=rank, again=False)
+                await self._port.report(Started(command.key, (command.task_id,), this.started_at))
+        elif await self.desk.ask(command):
             self._scheduler.request(command.key, self._clock(), rank=rank)
+
+    def assigned(self, keys: Iterable[RepoKey]) -> None:
+        """Whoever asked before this may have done so after the rounds under way looked."""
+        for this in (self.open[key] for key in keys if key in self.open):
+            this.outdated = True
 
     def look(self, key: RepoKey) -> None:
         """The coordinator wants a repo of ours looked at, and to know how it is then."""
@@ -146,30 +158,29 @@ class Rounds:
         """A round is there from the moment that its poll is taken, so that it can be ended at any moment."""
         now = self._clock()
         asked = self.desk.started(key)
-        this = self.open.setdefault(key, Round(key, asked, now, now))  # or one that goes on elsewhere
-        this.asked, this.looked_at = asked, now
+        this = self.open.get(key)  # one that goes on elsewhere
+        if this is None:
+            this = self.open[key] = Round(key, asked, now, now)
+        this.asked, this.looked_at, this.outdated = asked, now, False
         this.looked |= key in self._looks
         self._looks.discard(key)
-        self._start(this, self._poll)
+        self._jobs.start(this, self._poll)
 
     def go_on(self, key: RepoKey) -> None:
         """The repo got its slot."""
         this = self.open[key]
-        self._start(this, self._push if this.seen is None else self._sync)
-
-    def _start(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
-        self._jobs[this.key] = asyncio.create_task(self._guarded(this, work))
+        self._jobs.start(this, self._push if this.seen is None else self._sync)
 
     async def break_off(self, keys: Iterable[RepoKey]) -> set[RepoKey]:
         """Ends what is under way for repos that were taken away, and tells who waited; returns which ran."""
         keys = list(keys)
-        jobs = {key: job for key in keys if (job := self._jobs.get(key)) is not None}
+        jobs = self._jobs.running(keys)
         for key, job in jobs.items():
             if key in self.open:  # one whose round is over has only its report left to send
                 job.cancel()
-        await asyncio.gather(*jobs.values(), return_exceptions=True)
+        await self._jobs.see_off(jobs.values())
         for key in keys:
-            self._jobs.pop(key, None)  # one that was cancelled before it began could not do so itself
+            self._jobs.forget(key)
             self.verified.pop(key, None)
             self._looks.discard(key)
             self.looked.discard(key)
@@ -181,28 +192,24 @@ class Rounds:
 
     async def stop(self, grace_s: float) -> None:
         """Gives what runs a moment, then ends it. Nothing is told: the next start takes it up again."""
-        jobs = list(self._jobs.values())
-        if jobs:
-            await asyncio.wait(jobs, timeout=grace_s)
-        for job in jobs:
-            job.cancel()
-        await asyncio.gather(*jobs, return_exceptions=True)
+        await self._jobs.stop(grace_s)
 
     async def tell_progress(self) -> None:
         """Reports how far long transfers are, where somebody waits and it moved."""
         for this in list(self.open.values()):
             if this.task_ids and this.progress is not None and this.progress is not this.told:
                 this.told = p = this.progress
-                await self._port.report(
-                    Progress(this.key, this.task_ids, p.phase, p.percent, p.received_bytes, self._clock())
-                )
+                told = (p.phase, this.course.percent, p.received_bytes)
+                await self._port.report(Progress(this.key, this.task_ids, *told, self._clock()))
 
     # One round
 
-    async def _guarded(self, this: Round, work: Callable[[Round], Coroutine[None, None, None]]) -> None:
+    async def _guarded(self, this: Round, work: Work) -> bool:
+        """Whether all went well."""
         key = this.key
         try:
             await work(this)
+            return True
         except HeldBack as held:
             if (repo := self._shelf.repos.get(key)) is not None:  # it may just have been taken away
                 repo.hold_back(held)
@@ -213,16 +220,13 @@ class Rounds:
             log.exception("a round broke", repo=key)
             if key in self.open:  # else it had ended, and only the telling failed
                 await self._fail(key, bug(error))
-        finally:
-            if self._jobs.get(key) is asyncio.current_task():
-                del self._jobs[key]
-            self._ended()
+        return False
 
     async def _poll(self, this: Round) -> None:
-        key, task_ids = this.key, this.task_ids
+        key, asked = this.key, this.asked  # empty for nearly all
         repo = self._shelf.repos[key]
-        force = this.force or repo.damaged
-        if new := tuple(t for t in task_ids if t not in this.begun):
+        force = repo.damaged or (bool(asked) and this.force)
+        if asked and (new := tuple(t for t in this.task_ids if t not in this.begun)):
             this.begun |= set(new)
             await self._port.report(Started(key, new, this.started_at))
         self._tally.polls += 1
@@ -283,9 +287,7 @@ class Rounds:
             this.seen = again
             return again.snapshot
 
-        def progressed(progress: GitProgress) -> None:
-            this.progress = progress
-
+        this.course = Course(targets=len(this.push))
         addresses = await self._prober.addresses(spec)
         await self._make_way(key)
         async with self._nearby.seed(key) as seed:
@@ -294,10 +296,11 @@ class Rounds:
                 addresses,
                 this.seen.snapshot,
                 look_again,
-                progressed,
+                this.fetching,
                 force=this.force,
                 guard=repo.guard,
                 accept=this.accept,
+                ask=self._prober.asker(spec),
                 seed=None if this.force else seed,
             )
         repo.here, repo.guard, repo.damaged = True, None, False
@@ -327,6 +330,7 @@ class Rounds:
         """Upstream is as it is here, and a target is not."""
         repo = self._shelf.repos[this.key]
         this.syncing_since = self._clock()
+        this.course = Course(fetches=False, targets=len(this.push))
         refused = await self.desk.missing_commits(this)  # before there is anything to lose
         await self._push_on(this, repo)
         now = self._clock()

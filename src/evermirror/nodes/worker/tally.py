@@ -58,7 +58,9 @@ def status_of(
         disk_free_bytes=disk.free_bytes,
         disk_total_bytes=disk.total_bytes,
         accepting_clones=accepting_clones,
-        warnings=tuple(w.message for w in scheduler.warnings(now)),
+        warnings=tuple(
+            w.message if w.host is None else f"{w.host}: {w.message}" for w in scheduler.warnings(now)
+        ),
         at=now,
     )
 

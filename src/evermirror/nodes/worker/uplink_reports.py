@@ -9,6 +9,7 @@ Rules
   needs to be told) reports are sent from the buffer, up to the numbers that the log has reserved.
 - At most WINDOW reports are unacknowledged; the buffer is bounded too, and ``put`` waits while it is full.
 - Marks last as long as a session that is resumed.
+- What is written and what is remembered of it change together, also where a stop comes in between.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from evermirror.edge.rpc.convert_values import FrameInvalid
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.edge.rpc.transport import Connection, PeerGone
 from evermirror.edge.store.report_log import LoggedReport, ReportLog
+from evermirror.edge.store.whole import whole
 from evermirror.model.failure import Failure, FailureError
 from evermirror.model.messages import Excused, Failed, Report, Started, Synced
 from evermirror.model.wire import Numbered, Up
@@ -124,6 +126,9 @@ class Outgoing:
 
     async def flush(self) -> bool:
         """Writes down all that is in the buffer now; False where the disk does not take it."""
+        return await whole(self._flush())
+
+    async def _flush(self) -> bool:
         async with self._lock:
             batch = list(islice(self._buffer, BUFFER_MAX))
             try:
@@ -151,11 +156,14 @@ class Outgoing:
         """Deletes what was taken, until cancelled."""
         while True:
             await asyncio.sleep(FORGET_S)
-            async with self._lock:
-                try:
-                    await self._forget()
-                except FailureError as error:
-                    log.debug("reports not forgotten yet", reason=error.failure.message)
+            try:
+                await whole(self._forget_taken())
+            except FailureError as error:
+                log.debug("reports not forgotten yet", reason=error.failure.message)
+
+    async def _forget_taken(self) -> None:
+        async with self._lock:
+            await self._forget()
 
     async def _forget(self) -> None:
         before = self._log.last
@@ -166,6 +174,9 @@ class Outgoing:
 
     async def renew(self) -> None:
         """Begins a new generation with all that was not acknowledged; raises FailureError."""
+        await whole(self._renew())
+
+    async def _renew(self) -> None:
         async with self._lock:
             await self._log.renew()
             self._acked = self._sent = 0

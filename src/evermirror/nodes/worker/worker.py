@@ -25,6 +25,7 @@ from evermirror.core.schedule.views import Entry
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.git.probe import Prober
+from evermirror.edge.store.collector import collector_paused
 from evermirror.edge.store.local import LocalState
 from evermirror.errors import NotFound
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -42,10 +43,12 @@ from evermirror.model.messages import (
     SyncNow,
     WorkerStatus,
 )
+from evermirror.model.plan import PollPlan, StepCode
+from evermirror.model.push import Standings
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.running import in_time
-from evermirror.nodes.service import PollPlan, Upkeep
+from evermirror.nodes.service import Upkeep
 from evermirror.nodes.worker.bulletins import Bulletins
 from evermirror.nodes.worker.caretaker import CareSettings, Caretaker
 from evermirror.nodes.worker.contact import Contact
@@ -57,10 +60,10 @@ from evermirror.nodes.worker.room import Room
 from evermirror.nodes.worker.rounds import Rounds
 from evermirror.nodes.worker.shelf import Shelf
 from evermirror.nodes.worker.tally import Tally
+from evermirror.nodes.worker.waking import Waking
 
 log = structlog.get_logger(__name__)
 
-SLEEP_MAX_S = 60.0  # a clock that was set back must not keep the dispatcher asleep for long
 SAVE_S = 2.0  # a crash forgets at most this much of what polls taught
 TIDY_S = 3600.0
 TRY_DISK_S = 10.0  # between two small writes that show whether the disk takes any
@@ -97,16 +100,17 @@ class Worker:
         self._port, self._scheduler = parts.port, parts.scheduler
         self._mirrors = parts.mirrors
         self._nearby = parts.nearby
+        self._targets = parts.targets
         self._clock = parts.clock
         self._limits = Limits(settings, parts.scheduler, parts.local, parts.clock, remembers=parts.remembers)
         self._remembers = parts.remembers
         self._obeying = asyncio.Lock()  # one command at a time, and nothing else that takes repos away
         self._unconfirmed: set[RepoKey] = set()  # assigned before the coordinator began anew
-        self._poke = asyncio.Event()
+        self._waking = Waking()
         self._arriving: list[Entry] = []  # assigned in chunks of which the last is not here yet
         tally = Tally()
         self._shelf = Shelf(parts.mirrors, parts.local, self._memory)
-        self._room = Room(parts.disk, parts.mirrors, self._shelf, parts.scheduler, opened=self._poke.set)
+        self._room = Room(parts.disk, parts.mirrors, self._shelf, parts.scheduler, opened=self._waking.poke)
         self._care = Caretaker(
             parts.care,
             port=parts.port,
@@ -128,7 +132,7 @@ class Worker:
             room=self._room,
             clock=parts.clock,
             chance=parts.chance,
-            ended=self._poke.set,
+            ended=self._go_on,
             make_way=self._care.make_way,
             pushing=Pushing(parts.targets, parts.contact, parts.clock),
             about=parts.about,
@@ -160,9 +164,10 @@ class Worker:
 
     async def run(self) -> None:
         """Works until cancelled."""
-        await self._shelf.recall()
-        if self._remembers:
-            self._assign(await self._shelf.assigned_before())
+        with collector_paused():
+            await self._shelf.recall()
+            if self._remembers:
+                self._assign(await self._shelf.assigned_before())
         try:
             async with asyncio.TaskGroup() as group:
                 loops = (self._obey, self._dispatch, self._keep_saving, self._keep_tidy)
@@ -172,6 +177,7 @@ class Worker:
             await self._stop()
 
     async def _stop(self) -> None:
+        self._waking.stop()
         await self._rounds.stop(STOP_GRACE_S)
         await self._care.stop(STOP_GRACE_S)
         if not await in_time(self._bulletins.tell_verified(), LAST_WORDS_S):
@@ -188,7 +194,7 @@ class Worker:
         """Carries out one command."""
         async with self._obeying:
             await self._carry_out(command)
-        self._poke.set()
+        self._waking.poke()
 
     async def _carry_out(self, command: Command) -> None:
         match command:
@@ -213,7 +219,7 @@ class Worker:
 
     def limit(self, limits: ApplySettings) -> None:
         self._limits.tell(limits)
-        self._poke.set()
+        self._waking.poke()
 
     async def keep_limits(self) -> None:
         """They are on the disk, if it takes them."""
@@ -222,9 +228,10 @@ class Worker:
     def configure(self, settings: ScheduleSettings) -> None:
         """New settings hold from now on."""
         self._limits.configure(settings)
-        self._poke.set()
+        self._waking.poke()
 
     def _assign(self, command: AssignRepos) -> None:
+        self._rounds.assigned(spec.key for spec in command.repos)
         entries, reached_anew = self._shelf.put(command)
         self._arriving += entries
         if not command.more:
@@ -289,22 +296,46 @@ class Worker:
             self._unconfirmed = set()
             if keys:
                 await self._leaving.unconfirmed(keys)
+                self._waking.poke()
 
     # What runs
 
     async def _dispatch(self) -> None:
         while True:
-            self._poke.clear()
+            self._waking.clear()
             now = self._clock()
-            while (key := self._scheduler.take(now)) is not None:
-                self._rounds.begin(key)
+            self._begin_polls(now)
             if self._scheduler.syncs_waiting:
                 self._room.look(now)
                 if not self._room.accepting:
                     await self._turn_away()
                 while (key := self._scheduler.take_sync(now)) is not None:
                     self._rounds.go_on(key)
-            await self._sleep(self._scheduler.next_wake(now))
+            until = self._scheduler.next_wake(now)
+            await self._waking.sleep(until - self._clock() if until is not None else None)
+
+    def _begin_polls(self, now: float) -> None:
+        while (key := self._scheduler.take(now)) is not None:
+            self._rounds.begin(key)
+
+    def _go_on(self) -> None:
+        """There may be something to do: polls begin at once, all else wakes the dispatcher."""
+        if not self._waking.asleep or self._scheduler.syncs_waiting:
+            self._waking.poke()
+            return
+        now = self._clock()
+        try:
+            self._begin_polls(now)
+            until = self._scheduler.next_wake(now)
+        except Exception:
+            self._waking.poke()  # the dispatcher meets it too, and ends the worker's work
+            raise
+        if until is None:
+            return
+        if until > now:
+            self._waking.wake_in(until - now)
+        else:
+            self._waking.poke()
 
     async def _turn_away(self) -> None:
         """There is no room for clones: who waits for one is told, and in a fleet others may have it."""
@@ -312,18 +343,6 @@ class Worker:
             await self._rounds.refuse_clones()
         if self._hands_back and (keys := self._rounds.without_room()):
             await self._hand_back(keys, "no room: its disk guard takes no new clones")
-
-    async def _sleep(self, until: float | None) -> None:
-        """Until there may be something to do: at that time, or when something happens."""
-        pause = SLEEP_MAX_S if until is None else min(max(until - self._clock(), 0.0), SLEEP_MAX_S)
-        if not pause:
-            await asyncio.sleep(0)
-            return
-        try:
-            async with asyncio.timeout(pause):
-                await self._poke.wait()
-        except TimeoutError:
-            return
 
     # What is kept
 
@@ -360,15 +379,12 @@ class Worker:
     def plan(self, key: RepoKey) -> PollPlan:
         """When the repo is looked at next, and why then."""
         if key not in self._scheduler:
-            return PollPlan(None, "not assigned to a worker", None, None)
+            return PollPlan.without_time(StepCode.NOT_PLACED, "not assigned to a worker")
         repo = self._shelf.repos.get(key)
         if repo is not None and repo.paused:
-            return PollPlan(None, "disabled", None, repo.verified_at or None)
-        told = self._scheduler.explain(key, self._clock())
+            return PollPlan.without_time(StepCode.DISABLED, "disabled", repo.verified_at or None)
         source_url = repo.source_url if repo is not None else None
-        return PollPlan(
-            told.next_poll_at, told.reason, told.aimed_gap_s, told.last_poll_at or None, source_url
-        )
+        return self._scheduler.explain(key, self._clock()).plan(source_url)
 
     def mirror_path(self, key: RepoKey) -> Path | None:
         """Where the mirror is, if there is one."""
@@ -381,9 +397,7 @@ class Worker:
 
     async def refs(self, key: RepoKey) -> RefSnapshot:
         """The public refs of the mirror here."""
-        if key not in self._shelf.here:
-            raise NotFound(f"there is no mirror of {key} yet", hint="Wait for its first sync")
-        return await self._mirrors.read_refs(key)
+        return await self._mirrors.read_refs(self._here(key))
 
     def guard(self, key: RepoKey) -> GuardMemory | None:
         """What of upstream is held back, if anything is."""
@@ -397,3 +411,12 @@ class Worker:
     async def upkeep(self, key: RepoKey) -> Upkeep | None:
         """How the mirror lies on the disk; None where there is none."""
         return await self._care.upkeep(key)
+
+    async def standings(self, key: RepoKey) -> Standings:
+        """How the targets are that the mirror here is pushed on to."""
+        return await self._targets.standings(self._here(key))
+
+    def _here(self, key: RepoKey) -> RepoKey:
+        if key not in self._shelf.here:
+            raise NotFound(f"there is no mirror of {key} yet", hint="Wait for its first sync")
+        return key

@@ -15,17 +15,13 @@ from evermirror.edge.rpc.transport import Dialer
 from evermirror.errors import ConfigError
 from evermirror.faces.api.probes import probes_app
 from evermirror.nodes import lifecycle
+from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
+from evermirror.nodes.data_folder import with_absolute_data
 from evermirror.nodes.http_server import serving
 from evermirror.nodes.membership_card import LateDialer, card_of
 from evermirror.nodes.running import running, until_stopped
-from evermirror.nodes.wiring import (
-    credentials_of,
-    git_settings,
-    make_worker,
-    schedule_settings,
-    with_absolute_data,
-)
+from evermirror.nodes.wiring import make_worker, schedule_settings
 from evermirror.nodes.worker.uplink import Uplink
 from evermirror.nodes.worker.worker import Worker
 

@@ -1083,6 +1083,7 @@ class SyncNow(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     ACCEPT_FIELD_NUMBER: _builtins.int
     PUSH_FIELD_NUMBER: _builtins.int
+    EARLY_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     task_id: _builtins.int
     force: _builtins.bool
@@ -1090,6 +1091,8 @@ class SyncNow(_message.Message):
     priority: Global___Priority.ValueType
     """unspecified: the repo's own"""
     accept: _builtins.bool
+    early: _builtins.bool
+    """asked for before the last AssignRepos of the repo was sent: a first clone since then may answer it"""
     @_builtins.property
     def push(self) -> _containers.RepeatedCompositeFieldContainer[Global___PushTo]:
         """at most 100; who does not know it (before protocol 3) answers without `pushes`"""
@@ -1104,10 +1107,11 @@ class SyncNow(_message.Message):
         priority: Global___Priority.ValueType = ...,
         accept: _builtins.bool = ...,
         push: _abc.Iterable[Global___PushTo] | None = ...,
+        early: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_min_commit", b"_min_commit", "min_commit", b"min_commit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_commit", b"_min_commit", "accept", b"accept", "force", b"force", "key", b"key", "min_commit", b"min_commit", "priority", b"priority", "push", b"push", "task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_commit", b"_min_commit", "accept", b"accept", "early", b"early", "force", b"force", "key", b"key", "min_commit", b"min_commit", "priority", b"priority", "push", b"push", "task_id", b"task_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_commit: _TypeAlias = _typing.Literal["min_commit"]  # noqa: Y015
     _WhichOneofArgType__min_commit: _TypeAlias = _typing.Literal["_min_commit", b"_min_commit"]  # noqa: Y015
@@ -1348,11 +1352,15 @@ class Progress(_message.Message):
     PERCENT_FIELD_NUMBER: _builtins.int
     RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     AT_FIELD_NUMBER: _builtins.int
+    WHOLE_PERCENT_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     phase: _builtins.str
     percent: _builtins.float
+    """of the phase; from nodes that do not know `whole_percent`"""
     received_bytes: _builtins.int
     at: _builtins.float
+    whole_percent: _builtins.float
+    """of the whole sync"""
     @_builtins.property
     def task_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -1364,14 +1372,20 @@ class Progress(_message.Message):
         percent: _builtins.float | None = ...,
         received_bytes: _builtins.int = ...,
         at: _builtins.float = ...,
+        whole_percent: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "percent", b"percent"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "_whole_percent", b"_whole_percent", "percent", b"percent", "whole_percent", b"whole_percent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "at", b"at", "key", b"key", "percent", b"percent", "phase", b"phase", "received_bytes", b"received_bytes", "task_ids", b"task_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "_whole_percent", b"_whole_percent", "at", b"at", "key", b"key", "percent", b"percent", "phase", b"phase", "received_bytes", b"received_bytes", "task_ids", b"task_ids", "whole_percent", b"whole_percent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
     _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
+    _WhichOneofReturnType__whole_percent: _TypeAlias = _typing.Literal["whole_percent"]  # noqa: Y015
+    _WhichOneofArgType__whole_percent: _TypeAlias = _typing.Literal["_whole_percent", b"_whole_percent"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__percent) -> _WhichOneofReturnType__percent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__whole_percent) -> _WhichOneofReturnType__whole_percent | None: ...
 
 Global___Progress: _TypeAlias = Progress  # noqa: Y015
 
@@ -1774,6 +1788,7 @@ class RepoSpec(_message.Message):
     CREDENTIAL_FIELD_NUMBER: _builtins.int
     FALLBACKS_FIELD_NUMBER: _builtins.int
     PULLED_FIELD_NUMBER: _builtins.int
+    HOOKED_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     url: _builtins.str
     host: _builtins.str
@@ -1785,6 +1800,8 @@ class RepoSpec(_message.Message):
     """a name, never a secret"""
     pulled: _builtins.bool
     """the coordinator says when to look"""
+    hooked: _builtins.bool
+    """its hooks are reliable: polled less"""
     @_builtins.property
     def fallbacks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -1800,10 +1817,11 @@ class RepoSpec(_message.Message):
         credential: _builtins.str | None = ...,
         fallbacks: _abc.Iterable[_builtins.str] | None = ...,
         pulled: _builtins.bool = ...,
+        hooked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "interval_s", b"interval_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "fallbacks", b"fallbacks", "host", b"host", "interval_s", b"interval_s", "key", b"key", "mode", b"mode", "priority", b"priority", "private", b"private", "pulled", b"pulled", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "fallbacks", b"fallbacks", "hooked", b"hooked", "host", b"host", "interval_s", b"interval_s", "key", b"key", "mode", b"mode", "priority", b"priority", "private", b"private", "pulled", b"pulled", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
     _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015
@@ -1818,27 +1836,33 @@ Global___RepoSpec: _TypeAlias = RepoSpec  # noqa: Y015
 
 @_typing.final
 class Activity(_message.Message):
-    """Three fading push counts as of a time."""
+    """Three fading push counts as of a time, and at which hours pushes come."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     COUNTS_FIELD_NUMBER: _builtins.int
     AS_OF_FIELD_NUMBER: _builtins.int
     LAST_PUSH_AT_FIELD_NUMBER: _builtins.int
+    RHYTHM_FIELD_NUMBER: _builtins.int
     as_of: _builtins.float
     last_push_at: _builtins.float
     @_builtins.property
     def counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def rhythm(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """pushes, and the waves of a day and of half a day; none: not known"""
+
     def __init__(
         self,
         *,
         counts: _abc.Iterable[_builtins.float] | None = ...,
         as_of: _builtins.float = ...,
         last_push_at: _builtins.float = ...,
+        rhythm: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "counts", b"counts", "last_push_at", b"last_push_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "counts", b"counts", "last_push_at", b"last_push_at", "rhythm", b"rhythm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from evermirror.faces.cli.help import Command, Group
-from evermirror.faces.cli.pull import config, errors, progress, projects, strategy, tasks
-from evermirror.faces.cli.repos import SyncCommand
+from evermirror.faces.cli.pull import config, discover, errors, progress, projects, report, strategy, tasks
+from evermirror.faces.cli.sync import SyncCommand
 
 app = typer.Typer(
     cls=Group,
@@ -19,7 +19,9 @@ app.command("list", rich_help_panel="Projects", cls=Command)(projects.list_proje
 app.command("show", rich_help_panel="Projects", cls=Command)(projects.show)
 app.add_typer(config.app, name="config", rich_help_panel="Projects")
 app.add_typer(projects.targets_app, name="targets", rich_help_panel="Projects")
+app.add_typer(discover.app, name="discover", rich_help_panel="Projects")
 app.command("progress", rich_help_panel="Follow", cls=Command)(progress.progress)
+app.command("report", rich_help_panel="Follow", cls=Command)(report.report)
 app.command("tasks", rich_help_panel="Follow", cls=Command)(tasks.tasks)
 app.command("task-status", rich_help_panel="Follow", cls=Command)(tasks.task_status)
 app.add_typer(errors.app, name="errors", rich_help_panel="Follow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 CELL_MIN = 8  # columns that a cell keeps, however narrow the terminal is
+_WORDS = re.compile(r" *[^ ]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +115,20 @@ def _cell(value: object) -> str:
 
 
 def _folded(text: str, room: int) -> list[str]:
+    """In lines of at most ``room`` columns: at spaces; a word that is longer than a line is cut."""
     from rich.cells import chop_cells
 
-    return chop_cells(text, max(room, 2)) or [""] if _columns(text) > room else [text]
+    room = max(room, 2)
+    lines = [""]
+    for word in _WORDS.findall(text):
+        if _columns(lines[-1] + word) <= room:
+            lines[-1] += word
+        elif _columns(word.lstrip(" ")) <= room:
+            lines.append(word.lstrip(" "))
+        else:
+            first, *rest = chop_cells(lines[-1] + word, room)
+            lines[-1:] = [first, *(part.lstrip(" ") for part in rest)]
+    return lines
 
 
 def _padded(text: str, width: int) -> str:

@@ -131,7 +131,7 @@ def remove(
     """End a project: it is no longer mirrored; its targets stay as they are."""
     path = project_path(key)
     if not yes:
-        _confirm(f"{key} is no longer mirrored, its mirror goes to the trash.", "Remove it?")
+        confirm(f"{key} is no longer mirrored, its mirror goes to the trash.", "Remove it?")
     with connect(server, token_file, config) as client, naming(key):
         answer = client.delete(path)
     if as_json:
@@ -221,7 +221,7 @@ def adopt(
     path = project_path(key, "/targets/adopt")
     if not yes:
         where = url or f"the targets of {key}"
-        _confirm(f"What others put at {where} is overwritten by what the source has.", "Overwrite it?")
+        confirm(f"What others put at {where} is overwritten by what the source has.", "Overwrite it?")
     with connect(server, token_file, config) as client, naming(key, said(url=url)):
         answer = client.post(path, said(url=url))
     if as_json:
@@ -230,7 +230,7 @@ def adopt(
         show_project(key, answer)
 
 
-def _confirm(meaning: str, question: str) -> None:
+def confirm(meaning: str, question: str) -> None:
     if not sys.stdin.isatty():
         raise UsageError(f"{meaning} This needs a yes, and there is no terminal to ask at", hint="Add --yes")
     print(one_line(meaning), file=sys.stderr)

@@ -30,7 +30,7 @@ from evermirror.faces.cli.pull.common import (
 )
 from evermirror.faces.cli.pull.labels import clock, label, pieces, short_clock, times
 from evermirror.faces.cli.pull.project_view import status_words, took
-from evermirror.faces.cli.repos import wait_for, wait_seconds
+from evermirror.faces.cli.sync import wait_for, wait_seconds
 from evermirror.model.printable import one_line
 
 TASKS = "/api/pull/tasks"

@@ -57,33 +57,29 @@ class Owned:
         self._looked = self._scene.lived_s
 
     def _look_at_workers(self) -> None:
-        lived_s = self._scene.lived_s
+        lived_s, machine = self._scene.lived_s, self._scene.machine
+        views = machine.workers() if machine is not None else ()
+        heard = {view.record.id: view.heard_at for view in views}
         for worker in self._scene.world.workers:
             if worker.id is None:
                 continue
             if worker.connected:
                 self._gone.pop(worker.id, None)
                 continue
-            gone_s = lived_s - max(self._gone_since(worker.id), self._since)
+            gone_s = lived_s - max(self._gone_since(worker.id, heard.get(worker.id, 0.0)), self._since)
             if gone_s > self._gone_max_s:
                 self._none_alone(worker.id, gone_s)
 
-    def _gone_since(self, worker: WorkerId) -> float:
+    def _gone_since(self, worker: WorkerId, heard_at: float) -> float:
         """Lived: since it was first missed here, or since its last heartbeat came, which the network may have
         kept for a while; that is known to within the time since the last look."""
         lived_s, world = self._scene.lived_s, self._scene.world
         since = self._gone.setdefault(worker, lived_s)
-        heard_at = self._heard_at(worker)
         if heard_at > self._heard.get(worker, 0.0):
             self._heard[worker] = heard_at
             since = max(since, lived_s - min(world.utc_s - heard_at, lived_s - self._looked))
             self._gone[worker] = since
         return since
-
-    def _heard_at(self, worker: WorkerId) -> float:
-        machine = self._scene.machine
-        views = machine.workers() if machine is not None else ()
-        return next((view.heard_at for view in views if view.record.id == worker), 0.0)
 
     def _none_alone(self, gone: WorkerId, gone_s: float) -> None:
         shadow = self._scene.shadow

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cached_property
 
 from evermirror.core.fleet.copies import CopyState, Reason
 from evermirror.core.fleet.decisions import Assign, Send, Welcome
@@ -47,8 +48,9 @@ class Within:
                 asked.add(action.worker)
         for worker in asked:
             self._look_at_pace(worker)
+        crowd = _Crowd(self._scene)
         for worker, steps in gained.items():
-            self._look_at_load(worker, steps)
+            self._look_at_load(worker, steps, crowd)
 
     def _look_at_trust(self, worker: WorkerId, command: Assign) -> None:
         scene = self._scene
@@ -84,17 +86,17 @@ class Within:
             if count and (known := self._scene.world.worker(worker)) is not None and known.connected
         )
 
-    def _look_at_load(self, worker: WorkerId, gained: list[CopyStep]) -> None:
+    def _look_at_load(self, worker: WorkerId, gained: list[CopyStep], crowd: _Crowd) -> None:
         """Copies said to be OVERFULL come last, as nobody else could take them: they are looked at with all
         that the worker has, the others with what it had before those came. Where three copies need the only
         three workers, the lightest must go beyond its bound, and what it had before was no wrong."""
-        shadow, machine = self._scene.shadow, self._scene.machine
+        shadow = self._scene.shadow
         load, own = len(shadow.wanted[worker]), shadow.records[worker]
         bound = self._settings.load_bound
-        if load <= bound * shadow.fair_share(worker) + ROUNDING or machine is None:
+        if load <= bound * shadow.fair_share(worker) + ROUNDING or self._scene.machine is None:
             return
-        taking = [view.record for view in machine.workers() if self._takes(view)]
-        most = bound * self._level(own, taking) * own.facts.weight + ROUNDING
+        taking = crowd.taking
+        most = bound * self._level(own, crowd) * own.facts.weight + ROUNDING
         forced = sum(_reason(step) is Reason.OVERFULL for step in gained)
         low = [record for record in taking if self._is_low(record)]
         for step in gained:
@@ -115,17 +117,17 @@ class Within:
         below = (self._settings.load_bound - BELOW) * shadow.fair_share(record.id) - ROUNDING
         return len(shadow.wanted[record.id]) < below
 
-    def _level(self, own: WorkerRecord, taking: list[WorkerRecord]) -> float:
+    def _level(self, own: WorkerRecord, crowd: _Crowd) -> float:
         """Copies for weight 1, if those that take had everything; for a trusted one perhaps more, if it and
         its like had everything that is private. Also where only a few repos were placed: what the others
         have is known here, and a worker's share does not depend on how many move."""
-        shadow, repos = self._scene.shadow, self._scene.world.store.repos
-        level = self._water_level(shadow.total_wanted, len(repos), taking)
+        level = self._water_level(
+            self._scene.shadow.total_wanted, len(self._scene.world.store.repos), crowd.taking
+        )
         if own.facts.trusted:
-            private = [key for key, repo in repos.items() if repo.trusted_only]
-            copies = sum(shadow.wanted_copies.get(key, 0) for key in private)
-            trusted = [record for record in taking if record.facts.trusted]
-            level = max(level, self._water_level(copies, len(private), trusted))
+            repos, copies = crowd.private
+            trusted = [record for record in crowd.taking if record.facts.trusted]
+            level = max(level, self._water_level(copies, repos, trusted))
         return level
 
     def _water_level(self, copies: float, repos: int, among: list[WorkerRecord]) -> float:
@@ -144,18 +146,37 @@ class Within:
             weights = [weight for weight in weights if weight * level <= repos]
         return float("inf") if copies > 0 else 0.0
 
-    def _takes(self, view: WorkerView) -> bool:
-        record = view.record
-        full = record.facts.capacity is not None and view.wanted >= record.facts.capacity
-        alive = self._scene.shadow.keeps(record.id) and record.liveness is Liveness.ALIVE
-        return alive and view.accepting and not full
-
     def _fits(self, record: WorkerRecord, step: CopyStep) -> bool:
         """It could hold that repo, and nothing on the ring speaks against it."""
         repo = self._scene.world.store.repos.get(step.key)
         allowed = repo is not None and (record.facts.trusted or not repo.trusted_only)
         steady = not record.flap_score  # the ring gives less to those that flap
         return allowed and steady and record.id not in self._scene.shadow.copies[step.key]
+
+
+class _Crowd:
+    """Who could take repos after one decision, and what is private: looked up once for all that gained."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    @cached_property
+    def taking(self) -> list[WorkerRecord]:
+        machine = self._scene.machine
+        views = machine.workers() if machine is not None else ()
+        return [view.record for view in views if self._takes(view)]
+
+    def _takes(self, view: WorkerView) -> bool:
+        record = view.record
+        full = record.facts.capacity is not None and view.wanted >= record.facts.capacity
+        alive = self._scene.shadow.keeps(record.id) and record.liveness is Liveness.ALIVE
+        return alive and view.accepting and not full
+
+    @cached_property
+    def private(self) -> tuple[int, int]:
+        """Repos, and copies of them that are wanted."""
+        keys = [key for key, repo in self._scene.world.store.repos.items() if repo.trusted_only]
+        return len(keys), sum(self._scene.shadow.wanted_copies.get(key, 0) for key in keys)
 
 
 def _reason(step: CopyStep) -> Reason | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evermirror.core.pull.events import OpenTask, PullAlert, StartTask, TaskEnded
+from evermirror.core.pull.events import OpenTask, StartTask, TaskEnded
+from evermirror.model.alert import Alert
 from evermirror.model.failure import FailureKind
 from evermirror.model.pull import Project
 from evermirror.model.repo import RepoKey
@@ -14,7 +15,7 @@ from evermirror.sim.pull.truth import Broken, Truth
 COUNTED = frozenset({FailureKind.NETWORK_TIMEOUT, FailureKind.UNKNOWN})
 FINAL = frozenset({FailureKind.AUTH_FAILED, FailureKind.NOT_FOUND})
 SLACK_S = 0.01
-CALM = 10  # answers in a row, after which no weather is left
+CALM = 4  # answers in a row, after which a source of at most 16 pulls at once has all its room again
 
 
 class Retries:
@@ -44,7 +45,7 @@ class Retries:
                 raise Broken(f"{order.key} is pushed to {to.url}, which is paused")
 
     def ended(
-        self, before: Project, event: TaskEnded, after: Project, alerts: Sequence[PullAlert], now: float
+        self, before: Project, event: TaskEnded, after: Project, alerts: Sequence[Alert], now: float
     ) -> None:
         if event.refused:
             self._same_failures(before, after)
@@ -118,7 +119,7 @@ class Retries:
                 f"{after.key} should be paused, with {after.failures} failures: {after.last_failure}"
             )
 
-    def _told(self, before: Project, after: Project, alerts: Sequence[PullAlert]) -> None:
+    def _told(self, before: Project, after: Project, alerts: Sequence[Alert]) -> None:
         """People hear of it when a project begins to fail, when it is paused, and of the ends of both."""
         bound = self._truth.settings.demote_after
         for kind, was, is_so in (

@@ -1,0 +1,1 @@
+"""One benchmark a module: what it measures, against what, and how, as BENCH."""

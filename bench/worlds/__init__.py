@@ -1,0 +1,1 @@
+"""What is measured on: servers, populations, processes, crowds."""

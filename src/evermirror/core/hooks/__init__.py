@@ -1,0 +1,1 @@
+"""Hooks of forges: what they tell, whether they are genuine, how far they can be relied on."""

@@ -1,0 +1,1 @@
+"""What Prometheus exporters of other machines tell."""

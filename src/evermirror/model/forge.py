@@ -1,0 +1,92 @@
+"""A forge (GitLab, Gitea, GitHub, Gitee) as its API shows it: groups, projects, pages, tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Forge(Enum):
+    """Whose API it is."""
+
+    GITLAB = "gitlab"
+    GITEA = "gitea"
+    GITHUB = "github"
+    GITEE = "gitee"  # its hooks only: groups there are not followed
+
+
+class Visibility(Enum):
+    """Who may see a project there; GitHub and Gitea call INTERNAL and PRIVATE the same where they must."""
+
+    PRIVATE = "private"
+    INTERNAL = "internal"
+    PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A GitLab group, or an organisation (or user) of Gitea or GitHub. ``id`` outlives a rename."""
+
+    id: str
+    path: str  # such as "devops/tools"
+    name: str
+    visibility: Visibility
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProject:
+    """A project that a listing found. ``id`` outlives a rename; ``path`` is whole: "devops/tools/core"."""
+
+    id: str
+    path: str
+    http_url: str
+    ssh_url: str
+    visibility: Visibility
+    default_branch: str | None = None
+    description: str = ""
+    archived: bool = False
+    empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A piece of a listing; ``next`` asks for the one after it, also much later. None: this was the last."""
+
+    items: tuple[FoundProject, ...]
+    next: str | None
+    total: int | None = None  # where the forge tells it
+
+
+@dataclass(frozen=True, slots=True)
+class NewTarget:
+    """A project to be made at a target; its group is there already."""
+
+    path: str  # whole
+    name: str
+    visibility: Visibility
+    description: str
+    default_branch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetProject:
+    """A project at a target."""
+
+    id: str
+    path: str
+    http_url: str
+    ssh_url: str
+    visibility: Visibility
+    default_branch: str | None
+    description: str
+    empty: bool
+    archived: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFacts:
+    """What the forge says of the token that asks. None: it does not say."""
+
+    name: str
+    scopes: frozenset[str] | None
+    expires_at: float | None  # UTC; the token is good until then

@@ -1,0 +1,1 @@
+"""Aggregators: what they are told, what they say, what lets them read."""

@@ -1,0 +1,313 @@
+"""All aggregators: who is there, where their relays are, what they hold between them.
+
+One that goes away may be back in a moment: for ``grace`` its relay stays named, and what it holds counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from evermirror.core.fleet.events import CommandGiven
+from evermirror.core.fleet.witnesses import Told, Witnesses
+from evermirror.edge.rpc.transport import Peer, PeerGone
+from evermirror.model.access import Role
+from evermirror.model.messages import HeldRepo, LookAt
+from evermirror.model.refs import RefsDigest, short_digest
+from evermirror.model.relay import NodeId, RelayAddress, aggregator_node_id
+from evermirror.model.repo import RepoKey
+from evermirror.model.wire import Accused, Hello, Rejected, Welcomed
+from evermirror.model.worker import WorkerId
+from evermirror.nodes.coordinator.aggregators.accusing import Accusations, Looks
+from evermirror.nodes.coordinator.aggregators.feed import ChangeSource, Feed
+from evermirror.nodes.coordinator.aggregators.holders import Holders
+from evermirror.nodes.coordinator.aggregators.passes import RENEW_S, Passes
+from evermirror.nodes.coordinator.fleet import Fleet
+from evermirror.nodes.coordinator.fleet_view import AggregatorInfo
+from evermirror.nodes.coordinator.followers import LOOK_ITEMS
+from evermirror.nodes.coordinator.greeting import hello_of, refusal
+from evermirror.nodes.coordinator.hearing import held_copies
+
+log = structlog.get_logger(__name__)
+
+KNOWN_MAX = 100  # aggregators that are shown, those that went long ago forgotten first
+TICK_S = (0.02, 5.0)  # between two looks at who has been away too long: a tenth of grace, within these
+COLLECT_S = 30.0  # the longest that anybody waits for an aggregator to have what a worker has
+FIRST_S = 3.0  # the same where it has nothing of the repo yet
+MISSED_S = 2.0  # workers dial a relay again within that; they rest longer where it stays away
+
+
+@dataclass(slots=True)
+class _Aggregator:
+    """One that was ever seen since the start, by its token."""
+
+    node: NodeId
+    name: str
+    version: str
+    boot: int
+    relay: RelayAddress | None
+    since: float  # UTC seconds: connected, or gone
+    heard_at: float  # monotonic
+    feed: Feed | None = None  # while it is connected
+    counts: bool = True  # it is there, or not away for longer than grace
+    told: int = 0  # changes, in earlier sessions
+
+
+class Feeds:
+    """``serve`` each connection, ``run`` beside it, ``wake`` when something changed."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        store: ChangeSource,
+        holders: Holders,
+        accusations: Accusations,
+        passes: Passes,
+        *,
+        epoch: int,
+        utc: Callable[[], float],
+        http_url: str = "",
+        own_relay: Callable[[], RelayAddress | None] = lambda: None,
+        refs_extra: tuple[str, ...] = (),
+        mono: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fleet = fleet
+        self._store = store
+        self._holders = holders
+        self._accusations = accusations
+        self._epoch = epoch
+        self._utc = utc
+        self._http_url = http_url
+        self._own_relay = own_relay
+        self._refs_extra = refs_extra
+        self._mono = mono
+        self._passes = passes
+        self._witnesses = Witnesses()
+        self._looks = Looks(mono)
+        self._known: dict[NodeId, _Aggregator] = {}
+        self._had = asyncio.Condition()  # told whenever one has something new
+        self._named: tuple[RelayAddress, ...] = ()  # relays, as everybody was last told
+
+    def wake(self) -> None:
+        for one in self._known.values():
+            if one.feed is not None:
+                one.feed.wake()
+
+    def relays(self) -> tuple[RelayAddress, ...]:
+        """Those that can be reached, as far as is known."""
+        found = [self._own_relay(), *(one.relay for one in self._known.values() if one.counts)]
+        return tuple(dict.fromkeys(relay for relay in found if relay is not None))
+
+    def view(self) -> tuple[AggregatorInfo, ...]:
+        return tuple(self._info(one) for one in self._known.values())
+
+    def _info(self, one: _Aggregator) -> AggregatorInfo:
+        feed = one.feed
+        return AggregatorInfo(
+            node=one.node,
+            name=one.name,
+            connected=feed is not None,
+            since=one.since,
+            version=one.version,
+            relay=one.relay,
+            serves=self._witnesses.count(one.node),
+            followed=feed.followed if feed is not None else 0,
+            told=one.told + (feed.told if feed is not None else 0),
+            load=feed.status if feed is not None else None,
+        )
+
+    async def run(self) -> None:
+        """Forgets those that are away too long, renews passes in time, until cancelled."""
+        shortest_s, longest_s = TICK_S
+        tick_s = min(max(self._fleet.machine.settings.grace_s / 10, shortest_s), longest_s)
+        renewed_at = self._mono()
+        while True:
+            await asyncio.sleep(tick_s)
+            self._accusations.tick()
+            for one in list(self._known.values()):
+                if one.counts and one.feed is None and self._away_too_long(one):
+                    log.warning("aggregator is gone", aggregator=one.name)
+                    one.counts = False
+                    await self._tell(self._witnesses.forget(one.node))
+            if self._mono() - renewed_at >= RENEW_S or self.relays() != self._named:
+                renewed_at = self._mono()
+                await self._renew()
+
+    def _away_too_long(self, one: _Aggregator) -> bool:
+        return self._mono() - one.heard_at >= self._fleet.machine.settings.grace_s
+
+    async def _renew(self) -> None:
+        """Everybody gets a new pass, and hears where relays are."""
+        self._named = self.relays()
+        self._fleet.renew_access()
+        there = [(one, one.feed.peer) for one in self._known.values() if one.feed is not None]
+        await asyncio.gather(*(self._give_access(one, peer) for one, peer in there))
+
+    async def _give_access(self, one: _Aggregator, peer: Peer) -> None:
+        try:
+            await peer.send(self._passes.access(one.node, Role.AGGREGATOR))
+        except PeerGone as gone:
+            log.debug("a pass was not taken", aggregator=one.name, reason=str(gone))
+
+    # One connection
+
+    async def serve(self, peer: Peer) -> None:
+        """An aggregator's connection from its first word to its end."""
+        try:
+            hello = await hello_of(peer)
+            refused = refusal(hello, peer.identity, Role.AGGREGATOR, self._refs_extra)
+            refused = refused or self._twice(hello, peer)
+            if refused is not None:
+                await peer.send(refused)
+                await peer.close(refused.reason)
+                return
+            await self._converse(hello, peer)
+        except (PeerGone, TimeoutError) as error:
+            log.debug("connection ended", peer=peer.address, reason=str(error))
+            await peer.close(str(error))
+
+    def _twice(self, hello: Hello, peer: Peer) -> Rejected | None:
+        other = self._known.get(aggregator_node_id(peer.identity.token_id))
+        if other is None or other.feed is None or other.boot == hello.boot or not self._lately_heard(other):
+            return None
+        reason = "another process with this token is connected; every aggregator needs a token of its own"
+        return Rejected(reason, final=False)
+
+    def _lately_heard(self, one: _Aggregator) -> bool:
+        return self._mono() - one.heard_at < 2 * self._fleet.machine.settings.heartbeat_s
+
+    async def _converse(self, hello: Hello, peer: Peer) -> None:
+        node = aggregator_node_id(peer.identity.token_id)
+        before = self._known.get(node)
+        if before is not None and before.feed is not None:
+            await before.feed.peer.close("it connected anew")
+        one = self._enter(node, hello, before)
+        feed = Feed(peer, self._store, self._holders.of, _Voice(self, one), self._utc)
+        try:
+            await self._tell(self._witnesses.forget(node))  # it tells all it has, again
+            settings = self._fleet.machine.settings
+            await peer.send(
+                Welcomed(
+                    peer.identity.token_id,
+                    self._epoch,
+                    resumed=False,
+                    heartbeat_s=settings.heartbeat_s,
+                    http_url=self._http_url,
+                    redial_s=settings.redial_s,
+                )
+            )
+            if not self.is_current(one):
+                raise PeerGone("it connected anew")
+            one.feed = feed
+            if self.relays() != self._named or self._is_back(one, before):
+                await self._renew()
+            else:
+                await self._give_access(one, peer)
+            log.info("aggregator connected", aggregator=hello.name, version=hello.version)
+            await feed.run(lambda: self._heard(one))
+        finally:
+            self._leave(one, feed)
+
+    def _is_back(self, one: _Aggregator, before: _Aggregator | None) -> bool:
+        """Its relay was away and is where it was: those who dial it in ever longer pauses are told."""
+        if one.relay is None or before is None or before.boot == one.boot:
+            return False
+        return self._mono() - before.heard_at >= MISSED_S
+
+    def _enter(self, node: NodeId, hello: Hello, before: _Aggregator | None) -> _Aggregator:
+        one = _Aggregator(
+            node,
+            hello.name,
+            hello.version,
+            hello.boot,
+            hello.relay,
+            since=self._utc(),
+            heard_at=self._mono(),
+            told=0 if before is None else before.told + (before.feed.told if before.feed else 0),
+        )
+        self._known[node] = one
+        for old in [n for n, other in self._known.items() if not other.counts]:
+            if len(self._known) > KNOWN_MAX:
+                del self._known[old]
+        return one
+
+    def _heard(self, one: _Aggregator) -> None:
+        one.heard_at = self._mono()
+
+    def _leave(self, one: _Aggregator, feed: Feed) -> None:
+        one.told += feed.told
+        one.feed = None
+        one.since, one.heard_at = self._utc(), self._mono()
+        log.info("aggregator disconnected", aggregator=one.name)
+
+    async def _tell(self, events: Iterator[Told]) -> None:
+        for event in events:
+            await self._fleet.tell(event)
+            await asyncio.sleep(0)
+
+    # What it says
+
+    async def has(self, node: NodeId, items: Sequence[HeldRepo]) -> None:
+        await self._tell(self._witnesses.has(node, held_copies(items)))
+        async with self._had:
+            self._had.notify_all()
+
+    async def collected(self, node: NodeId, key: RepoKey, digest: RefsDigest, within_s: float) -> bool:
+        """Whether that aggregator holds the repo so; waited for, though not long where it holds nothing of
+        it: perhaps it only fetches what its clients ask for."""
+        wanted = short_digest(digest)
+        if not self._witnesses.digest(node, key):
+            within_s = min(within_s, FIRST_S)
+        try:
+            async with asyncio.timeout(min(within_s, COLLECT_S)), self._had:
+                await self._had.wait_for(lambda: self._witnesses.digest(node, key) == wanted)
+        except TimeoutError:
+            return self._witnesses.digest(node, key) == wanted
+        return True
+
+    async def lacks(self, node: NodeId, keys: Sequence[RepoKey]) -> None:
+        await self._tell(self._witnesses.lacks(node, keys))
+
+    def is_current(self, one: _Aggregator) -> bool:
+        """Not of a connection that another one took the place of."""
+        return self._known.get(one.node) is one
+
+    async def doubts(self, keys: Sequence[RepoKey]) -> None:
+        """Those who hold these look again, and tell what they have."""
+        looks: dict[WorkerId, list[RepoKey]] = {}
+        for key in self._looks.due(keys):
+            for worker in self._holders.workers(key):
+                looks.setdefault(worker, []).append(key)
+        for worker, wanted in looks.items():
+            for start in range(0, len(wanted), LOOK_ITEMS):
+                look = LookAt(tuple(wanted[start : start + LOOK_ITEMS]))
+                await self._fleet.tell(CommandGiven(worker, look))
+
+    async def accuses(self, node: NodeId, name: str, accused: Accused) -> None:
+        await self._accusations.heard(node, name, accused)
+
+
+class _Voice:
+    """What one aggregator says in one connection, with its name to it."""
+
+    def __init__(self, feeds: Feeds, one: _Aggregator) -> None:
+        self._feeds = feeds
+        self._one = one
+
+    async def has(self, items: Sequence[HeldRepo]) -> None:
+        if self._feeds.is_current(self._one):
+            await self._feeds.has(self._one.node, items)
+
+    async def lacks(self, keys: Sequence[RepoKey]) -> None:
+        if self._feeds.is_current(self._one):
+            await self._feeds.lacks(self._one.node, keys)
+
+    async def doubts(self, keys: Sequence[RepoKey]) -> None:
+        await self._feeds.doubts(keys)
+
+    async def accuses(self, accused: Accused) -> None:
+        await self._feeds.accuses(self._one.node, self._one.name, accused)

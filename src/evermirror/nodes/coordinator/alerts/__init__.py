@@ -1,0 +1,1 @@
+"""What people are told: rules looked at, the book of alerts, channels."""

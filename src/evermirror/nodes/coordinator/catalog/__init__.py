@@ -1,0 +1,1 @@
+"""Sources of the catalog: watched, read, written to."""

@@ -1,0 +1,1 @@
+"""What forges' hooks do here: taken in, looked at, learned from, registered."""

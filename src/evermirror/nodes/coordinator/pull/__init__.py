@@ -1,0 +1,1 @@
+"""Pull mirroring: projects, their turns, what they and their sources tell."""

@@ -1,0 +1,1 @@
+"""Syncs that somebody asked for: given out, waited for, handed on, ended."""

@@ -1,0 +1,72 @@
+"""What workers did, added up over restarts and absences, and the rate of the last minute."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evermirror.core.watch.lately import SPAN_MIN_S, WINDOW_S, Lately
+from evermirror.model.whole import Work
+
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 3), st.integers(0, 9), st.booleans())
+)
+
+
+@given(STEPS)
+def test_the_sum_is_what_was_done_since_each_worker_was_first_heard(steps):
+    """A worker that begins anew counts from 0; what it did since is not lost, as long as it can be told."""
+    lately = Lately()
+    counters, heard, done = {}, {}, Work()
+    for n, (worker, polls, changes, received, restarts) in enumerate(steps):
+        more = Work(polls, changes, received)
+        if restarts:
+            counters[worker] = Work()
+        counters[worker] = counters.get(worker, Work()) + more
+        before = heard.get(worker)
+        now = counters[worker]
+        if before is not None:
+            unseen = now.polls >= before.polls and now.changes >= before.changes
+            unseen = unseen and now.received_bytes >= before.received_bytes
+            done += now - before if unseen else now
+        heard[worker] = now
+        was = lately.total
+        lately.heard(worker, now, float(n))
+        grown = lately.total - was
+        assert min(grown.polls, grown.changes, grown.received_bytes) >= 0
+    assert lately.total == done
+
+
+def test_the_rate_is_of_the_last_minute():
+    lately = Lately()
+    assert lately.rates(5.0).polls == 0.0
+    for second in range(0, 300, 5):  # two a second for four minutes, then none
+        lately.heard(1, Work(2 * min(second, 240), second, 0), float(second))
+    assert lately.rates(240.0 + WINDOW_S + 5).polls == 0.0
+    lately = Lately()
+    for second in range(0, 305, 5):
+        lately.heard(1, Work(2 * second, 0, 1000 * second), float(second))
+    rates = lately.rates(300.0)
+    assert (rates.polls, rates.changes, rates.received_bytes) == pytest.approx((2.0, 0.0, 1000.0))
+    assert len(lately._moments) <= WINDOW_S / 2 + 2
+
+
+def test_one_change_at_the_start_makes_no_storm():
+    lately = Lately()
+    lately.heard(1, Work(), 0.0)
+    lately.heard(1, Work(10, 1, 0), 0.5)
+    assert lately.rates(0.5).polls == pytest.approx(10 / SPAN_MIN_S)
+
+
+def test_what_a_worker_tells_late_is_counted_and_makes_no_rate():
+    lately = Lately()
+    lately.heard(1, Work(), 0.0)
+    lately.heard(2, Work(), 0.0)
+    for second in range(5, 4000, 5):
+        lately.heard(2, Work(second, 0, 0), float(second))
+    lately.heard(1, Work(9000, 9, 9), 4000.0)  # it was away for an hour
+    assert lately.total == Work(3995 + 9000, 9, 9)
+    assert lately.rates(4000.0).polls == pytest.approx(1.0, rel=0.1)
+    lately.heard(1, Work(9060, 9, 9), 4001.0)
+    assert lately.rates(4001.0).polls == pytest.approx(2.0, rel=0.1)
