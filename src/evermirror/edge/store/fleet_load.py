@@ -1,12 +1,14 @@
 """What the fleet's machine starts from: a million repos and where they are, read in columns into its tables.
 
-Rows are read some thousands at a time with the bare driver and put into the tables at once, so that nothing
-but the tables grows.
+Some thousands of rows come at a time, and as one row: the database itself joins each column into one text.
+A tuple and six objects for each repo would take longer than all else; and the database works without Python's
+lock: it makes the next chunk ready while this one is put into the tables. Nothing but the tables grows.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,10 @@ from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import copies, leases, reports_taken, repos, workers
 from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerId, WorkerRecord
 
-CHUNK = 4_000  # rows read at once: some MB
+CHUNK = 10_000  # rows read at once: about a MB
+_LINE = "\n"  # between keys, and between lists of pins: neither has one
+_TRUSTED_ONLY, _LEFT, _PINNED, _SALT = 1, 2, 4, 8  # a repo's marks; the salt is on top of them
+_WORKERS = 1 << 16  # more than there are; a copy's other facts are bytes on top of its worker
 
 
 async def load(db: Database, letters: Letters | None = None) -> Restored:
@@ -74,14 +79,22 @@ async def _load_repos(
     """Their numbers here, ascending, and the row in the table of each."""
     ids: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     places: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
-    async for chunk in _chunks(db, c, _REPOS, (0,)):
-        numbers, keys, trusted_only, salts, pins, left = zip(*chunk, strict=True)
-        own = {i: rows.texts_out(text) for i, text in enumerate(pins) if text is not None}
-        at = tables.put_repos(keys, np.array(trusted_only, np.bool_), np.array(salts, np.uint8), own)
-        tables.remove(at[np.array(left, np.bool_)])
-        ids.append(np.array(numbers, np.int64))
+
+    def put(numbers_text: str, keys: str, marks_text: str, pins: str | None) -> None:
+        numbers, marks = _numbers(numbers_text), _numbers(marks_text)
+        pinned = np.flatnonzero(marks & _PINNED).tolist()
+        texts = pins.split(_LINE) if pins is not None else []
+        own = {place: rows.texts_out(text) for place, text in zip(pinned, texts, strict=True)}
+        trusted_only, salts = (marks & _TRUSTED_ONLY).astype(np.bool_), (marks // _SALT).astype(np.uint8)
+        at = tables.put_repos(keys.split(_LINE), trusted_only, salts, own)
+        tables.remove(at[(marks & _LEFT).astype(np.bool_)])
+        ids.append(numbers)
         places.append(at)
-    return np.concatenate(ids), np.concatenate(places)
+
+    await _each_chunk(db, c, _REPOS, lambda last: (last,), put)
+    all_ids, all_places = np.concatenate(ids), np.concatenate(places)
+    order = np.argsort(all_ids, kind="stable")  # within a chunk they may have come in any
+    return all_ids[order], all_places[order]
 
 
 async def _load_copies(
@@ -89,51 +102,81 @@ async def _load_copies(
 ) -> None:
     if not len(ids):
         return
-    async for chunk in _chunks(db, c, _COPIES, (0, -1)):
-        of, on, ranks, states, reasons, since = zip(*chunk, strict=True)
-        numbers = np.array(of, np.int64)
+
+    def put(repos_text: str, facts_text: str, since_text: str) -> None:
+        numbers, facts = _numbers(repos_text), _numbers(facts_text)
         at = np.minimum(np.searchsorted(ids, numbers), len(ids) - 1)
         tables.put_copies(
             np.where(ids[at] == numbers, places[at], -1).astype(np.int32),
-            np.array(on, np.uint16),
-            np.array(ranks, np.uint8),
-            np.array(states, np.uint8),
-            np.array(reasons, np.uint8),
-            np.array(since, np.uint32),
+            (facts % _WORKERS).astype(np.uint16),
+            (facts // _WORKERS % 256).astype(np.uint8),
+            (facts // _WORKERS // 256 % 256).astype(np.uint8),
+            (facts // _WORKERS // 256**2).astype(np.uint8),
+            _numbers(since_text).astype(np.uint32),
         )
 
+    await _each_chunk(db, c, _COPIES, lambda last: divmod(last, _WORKERS), put)
 
-async def _chunks(
-    db: Database, c: AsyncConnection, query: str, after: tuple[Any, ...]
-) -> AsyncIterator[Sequence[Sequence[Any]]]:
-    """Rows behind ``after``, which is the beginning of a row; each chunk begins where the last one ended."""
-    driver = (await c.get_raw_connection()).driver_connection
-    assert driver is not None  # noqa: S101 - the connection is open
-    width = len(after)
-    while True:
+
+def _numbers(joined: str) -> NDArray[np.int64]:
+    return np.fromstring(joined, np.int64, sep=",")
+
+
+async def _each_chunk(
+    db: Database,
+    c: AsyncConnection,
+    query: str,
+    behind: Callable[[int], tuple[int, ...]],
+    put: Callable[..., None],
+) -> None:
+    """All rows, in chunks: the first column is the place of the last row, behind which the next chunk begins;
+    ``put`` is given the other columns."""
+    driver: Any = (await c.get_raw_connection()).driver_connection
+    if db.is_sqlite:
+        query = query.replace("$", "?").replace("string_agg", "group_concat")
+
+    async def read(last: int) -> tuple[Any, ...]:
         if db.is_sqlite:
-            chunk = await driver.execute_fetchall(query.replace("$", "?"), (*after, CHUNK))
+            (row,) = await driver.execute_fetchall(query, (*behind(last), CHUNK))
         else:
-            chunk = await driver.fetch(query, *after, CHUNK)
-        if not chunk:
-            return
-        last = chunk[-1]
-        after = tuple(last[i] for i in range(width))
-        yield chunk
+            row = await driver.fetchrow(query, *behind(last), CHUNK)
+        return tuple(row)
+
+    last, *columns = await read(-1)
+    while last is not None:
+        following = asyncio.create_task(read(last))
+        await asyncio.sleep(0)  # it begins
+        try:
+            put(*columns)
+        finally:
+            await asyncio.wait((following,))  # also where that failed: the connection is not left at work
+        last, *columns = following.result()
 
 
-_REPOS = """
-    SELECT id, key,
-        private OR credential IS NOT NULL OR (pulled AND EXISTS (
-            SELECT 1 FROM pull_targets AS t WHERE t.repo = repos.id AND t.credential IS NOT NULL
-        )),
-        salt, nullif(pins, '[]'), removed_at IS NOT NULL
-    FROM repos WHERE id > $1 ORDER BY id LIMIT $2
-"""
+_REPOS = f"""
+    SELECT max(id), string_agg(CAST(id AS TEXT), ','), string_agg(key, '{_LINE}'),
+        string_agg(CAST(marks AS TEXT), ','), string_agg(nullif(pins, '[]'), '{_LINE}')
+    FROM (
+        SELECT id, key, pins,
+            CASE WHEN private OR credential IS NOT NULL OR (pulled AND EXISTS (
+                SELECT 1 FROM pull_targets AS t WHERE t.repo = repos.id AND t.credential IS NOT NULL
+            )) THEN {_TRUSTED_ONLY} ELSE 0 END
+            + CASE WHEN removed_at IS NOT NULL THEN {_LEFT} ELSE 0 END
+            + CASE WHEN pins <> '[]' THEN {_PINNED} ELSE 0 END
+            + salt * {_SALT} AS marks
+        FROM repos WHERE id > $1 ORDER BY id LIMIT $2
+    ) AS chunk
+"""  # noqa: S608 - constants of ours
 _COPIES = f"""
-    SELECT repo, worker, coalesce(rank, {UNWANTED}), state, reason, CAST(since AS BIGINT)
-    FROM copies WHERE (repo, worker) > ($1, $2) ORDER BY repo, worker LIMIT $3
-"""  # noqa: S608 - a constant of ours
+    SELECT max(repo * {_WORKERS} + worker), string_agg(CAST(repo AS TEXT), ','),
+        string_agg(CAST(facts AS TEXT), ','), string_agg(CAST(since AS TEXT), ',')
+    FROM (
+        SELECT repo, worker, CAST(since AS BIGINT) AS since,
+            ((CAST(reason AS BIGINT) * 256 + state) * 256 + coalesce(rank, {UNWANTED})) * {_WORKERS} + worker
+                AS facts
+        FROM copies WHERE (repo, worker) > ($1, $2) ORDER BY repo, worker LIMIT $3
+    ) AS chunk
+"""  # noqa: S608 - constants of ours
 
 
 def _worker_out(row: rows.Row) -> WorkerRecord:
