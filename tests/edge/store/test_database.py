@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import pytest
 import sqlalchemy as sa
@@ -374,3 +376,23 @@ async def test_a_migration_may_take_longer_than_a_command(postgres_database, mon
         assert await rehearse(postgres_database) == ("done",)
     finally:
         await database.close()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["under way", "begun afterwards"])
+async def test_a_look_that_a_close_meets_leaves_no_connection_behind(tmp_path, late):
+    database = await Database.open(parse_place(f"sqlite:///{tmp_path}/s.db"))
+    if late:
+        await database.close()
+        async with database.read() as c:
+            assert (await c.exec_driver_sql("SELECT 1")).scalar_one() == 1
+    else:
+        async with database.read() as c:
+            closing = asyncio.create_task(database.close())
+            await asyncio.sleep(0.05)
+            assert (await c.exec_driver_sql("SELECT 1")).scalar_one() == 1
+        await closing
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        del database, c
+        gc.collect()
+    assert not told

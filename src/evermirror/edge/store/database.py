@@ -13,8 +13,8 @@ import fcntl
 import json
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from evermirror.model.failure import Failure, FailureError, FailureKind
 
 BUSY_S = 30.0  # how long a writer waits for another process; a large migration or bulk load may take seconds
 CONNECT_S = 10.0  # a PostgreSQL that does not answer by then is told as unreachable
+CLOSE_S = 10.0  # for looks under way when the database is closed
 COMMAND_S = 120.0  # one statement on PostgreSQL; bulk loads of a million rows are chunked and stay far below
 READERS = 4  # connections that read at the same time; a read takes milliseconds
 PG_CONNECTIONS = 10
@@ -103,6 +104,9 @@ class Database:
         self._reader = reader
         self._writer = writer
         self._gate = gate
+        self._looks = 0  # under way
+        self._at_rest = asyncio.Event()  # no look is, since somebody closes it
+        self._closes = False
 
     @classmethod
     async def open(cls, place: Place) -> Database:
@@ -212,11 +216,25 @@ class Database:
 
         ``planned_anew``: PostgreSQL plans each question for its own values. Otherwise it may take one plan
         for all from the sixth time on, and that knows no pattern and no filter."""
-        with _Told(self._place.secret):
+        with _Told(self._place.secret), self._look():
             async with self._reader.connect() as connection:
                 if planned_anew and not self.is_sqlite:
                     await connection.exec_driver_sql("SET LOCAL plan_cache_mode = force_custom_plan")
-                yield connection
+                try:
+                    yield connection
+                finally:
+                    if self._closes:
+                        await connection.invalidate()  # no pool will ever close it
+
+    @contextmanager
+    def _look(self) -> Iterator[None]:
+        self._looks += 1
+        try:
+            yield
+        finally:
+            self._looks -= 1
+            if self._closes and not self._looks:
+                self._at_rest.set()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -252,6 +270,11 @@ class Database:
 
     async def close(self) -> None:
         """Readers first: the last to close checkpoints, and that must be the writer, under its lock."""
+        self._closes = True
+        if self._looks:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self._at_rest.wait()
         await self._reader.dispose()
         if self._gate is None:
             return
