@@ -29,11 +29,14 @@ function sent(name, value) {
 }
 
 export function strategyOf(ctx, projects) {
-  let told = null, saving = false;
+  let told = null, saving = false, saved = 0;
   let draft = {};  // by field: {value, base}: what was typed, and what stood there then
   let problems = { fields: {}, whole: "" };
 
-  const look = () => ctx.load(AT, (answer) => { told = answer; });
+  function look() {
+    const before = saved;
+    ctx.load(AT, (answer) => { if (before === saved) told = answer; });  // else it may tell what was before that
+  }
   const value = (name) => (name in draft ? draft[name].value : formed(name, told[name]));
   const changed = () => FIELDS.filter((name) => name in draft && draft[name].value !== formed(name, told[name]));
 
@@ -60,6 +63,7 @@ export function strategyOf(ctx, projects) {
     const going = Object.fromEntries(names.map((name) => [name, draft[name].value]));
     try {
       told = await ask(AT, { method: "PUT", body: Object.fromEntries(names.map((name) => [name, sent(name, going[name])])) });
+      saved += 1;
       drop(going);
       notice(word("pu_saved", number(told.current_limit)));
     } catch (error) {

@@ -18,8 +18,8 @@ export function tasksOf(ctx) {
 
   const look = () => {
     if (!may) return;
-    const mine = status;
-    ctx.load(`${AT}${query({ status, limit: shown })}`, (answer) => { if (mine === status) told = answer; });
+    const [mine, limit] = [status, shown];
+    ctx.load(`${AT}${query({ status, limit })}`, (answer) => { if (mine === status && limit === shown) told = answer; });
     for (const [id, full] of opened) if (!full || !full.completed_at) lookAtOne(id);
   };
   const lookAtOne = (id) => ctx.load(`${AT}/${id}`, (answer) => opened.has(id) && opened.set(id, answer));

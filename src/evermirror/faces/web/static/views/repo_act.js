@@ -47,22 +47,24 @@ export default function actions(ctx, { repo, key, touch, look }) {
   async function check() {
     clearTimeout(timer);
     const mine = task;
+    const followed = () => task?.task_id === mine.task_id;  // two may ask at once, and each tells something newer
     let told = null;
     try {
       told = await ask(`/api/tasks/${encodeURIComponent(mine.task_id)}`, { signal: ctx.signal });
     } catch (error) {
       if (error instanceof Denied) ctx.session.learn().catch(() => {});
       if (ctx.signal.aborted) return;
-      if (NO_MORE.includes(error.status) && task === mine) task = null;
+      if (NO_MORE.includes(error.status) && followed()) task = null;
     }
     if (ctx.signal.aborted) return;
-    if (task !== mine) return ctx.draw();
+    if (!followed()) return ctx.draw();
     if (told && !["pending", "running"].includes(told.status)) {
       task = null;
       notice(...ending(told));
       touch("refs", "pushes", "kept", "targets");
     } else {
-      task = { ...mine, ...told };
+      task = { ...task, ...told };
+      clearTimeout(timer);
       timer = setTimeout(check, LOOK_MS);
     }
     ctx.draw();
