@@ -150,6 +150,7 @@ min_gap = "1h"
 
 [limits]
 host_rate = "100/s"
+no_progress = "1h"  # of the clone that stands still, however long the tests before take
 
 [pull]
 monitoring_cron = "*/2 * * * * ?"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.axe import violations
+from tests.browser.browsing import WITHIN_MS
 from tests.browser.png import rows_of, squeezed
 
+LOOK_MS = 20
 FAULTS = {
     "an error in the log": ("console.error('oh')", "oh"),
     "an uncaught error": ("setTimeout(() => { throw new Error('oh no') })", "oh no"),
@@ -28,10 +30,10 @@ def test_what_no_page_may_do_is_seen(browse, what):
     page = browse.open("/docs")
     script, told = FAULTS[what]
     page.evaluate(f"() => {{ {script} }}")
-    for _ in range(100):
+    for _ in range(WITHIN_MS // LOOK_MS):
         if any(told in fault for fault in browse.faults):
             break
-        page.wait_for_timeout(20)
+        page.wait_for_timeout(LOOK_MS)
     else:
         pytest.fail(f"not seen; but: {browse.faults}")
     browse.allow("")

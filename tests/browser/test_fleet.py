@@ -81,6 +81,7 @@ def test_a_worker_is_drained_and_resumed_and_everybody_sees_it(browse_fleet, fle
     page = browse_fleet.open("/#/fleet/ant")
     offered(page, ["Drain …", "Quarantine …", "Retire …"])
     page.goto("/#/fleet/bee")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Worker bee")  # not ant's orders any more
     losing = fleet.worker("bee")["losing"]
     part(page, "Orders").get_by_role("button", name="Drain").click()
     expect(page.get_by_role("dialog")).to_contain_text(
@@ -89,6 +90,7 @@ def test_a_worker_is_drained_and_resumed_and_everybody_sees_it(browse_fleet, fle
     page.get_by_role("button", name="Drain it").click()
     expect(page.locator("#notices")).to_contain_text("bee is being emptied")
     expect(part(page, "How it is")).to_contain_text("draining")
+    fleet.until(lambda: fleet.worker("bee")["held"] == 0)  # what moves is cloned anew: that takes its time
     expect(row(onlooker, "bee")).to_contain_text("0 / 0")
     expect(row(onlooker, "ant")).to_contain_text(f"{len(fleet.repos)} / {len(fleet.repos)}")
     expect(part(page, "If it were lost")).to_contain_text("Nothing would move")

@@ -86,6 +86,17 @@ class Following:
         await self.up.until(holds)
         return (await self.client.get(f"{BASE}/previews/{number}")).json()
 
+    async def trigger(self, name: str) -> None:
+        """A project is synced as soon as no other sync of it is under way: until then it is 409, also while
+        the end of the one before is not reported yet."""
+
+        async def taken() -> bool:
+            answer = await self.client.post(f"/api/pull/projects/{name}/trigger", json={})
+            assert answer.status_code in (200, 201, 202, 409), answer.text
+            return answer.status_code != 409
+
+        await self.up.until(taken)
+
     async def project(self, name: str) -> dict:
         answer = await self.client.get(f"/api/pull/projects/{name}")
         assert answer.status_code == 200, answer.text
@@ -102,7 +113,7 @@ class Following:
             folder = self.target.root / f"{target}.git"
             return folder.is_dir() and read_refs(folder) == self.source.repo(source).public_refs() != {}
 
-        await self.up.until(holds, 30.0)
+        await self.up.until(holds)
 
     async def alerts(self) -> dict[str, str]:
         await self.up.node.lead.alerting.ask(Woke())  # who tells does not wait: this comes after all of it

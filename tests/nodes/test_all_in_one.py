@@ -320,6 +320,11 @@ async def test_a_restart_in_chunks_polls_nothing_that_was_polled_a_moment_ago(st
             await up.until_status(name, "active")
     upstream.requests.clear()
     async with stage.up(schedule={"min_gap": "1h"}) as up:
+
+        async def all_there() -> bool:
+            return up.node.worker.status().repos == 10
+
+        await up.until(all_there)
         await asyncio.sleep(0.5)
         assert upstream.requests == [], "all were polled a moment ago"
         assert up.node.worker.status().repos == 10

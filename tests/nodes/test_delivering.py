@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -96,18 +97,22 @@ async def test_a_dead_receiver_holds_up_no_other(tmp_path, there):
     async with event_house(tmp_path, dead, hook_at("ci", there)) as it:
         await it.happen(20)
         await it.until(lambda: len(there.ids) == 20)
-        assert it.delivering.figures()["dead"].posts[PostEnd.FAILED] >= 1
+        await it.until(lambda: it.delivering.figures()["dead"].posts[PostEnd.FAILED] >= 1)
 
 
 async def test_a_receiver_that_asks_for_a_second_is_left_alone_for_a_second(tmp_path, there):
-    there.mood = lambda _: Reply(429, headers={"Retry-After": "1"})
+    asked_at: list[float] = []
+
+    def busy_at_first(_: list[dict[str, Any]]) -> Reply | None:
+        asked_at.append(time.monotonic())
+        return Reply(429, headers={"Retry-After": "1"}) if len(asked_at) == 1 else None
+
+    there.mood = busy_at_first
     async with event_house(tmp_path, hook_at("ci", there)) as it:
         await it.happen(1)
-        await it.until(lambda: bool(there.sink.taken))
-        there.mood = lambda _: None
-        begin = time.monotonic()
         await it.until(lambda: bool(there.ids))
-        assert time.monotonic() - begin > 0.8
+        first, second = asked_at
+        assert second - first > 0.8
         assert len(there.sink.taken) == 2
 
 
@@ -258,7 +263,7 @@ async def test_a_stop_does_not_wait_for_a_slow_receiver_and_the_same_goes_again(
         await it.happen(2)
         await it.until(lambda: bool(there.kept))
         begin = time.monotonic()
-    assert time.monotonic() - begin < 8.0  # 2.9 by its own clock; the machine may be busy
+    assert time.monotonic() - begin < 20.0  # 2.9 by its own clock; the receiver takes 30
     there.mood = lambda _: None
     async with event_house(tmp_path, hook_at("ci", there)) as it:
         await it.until(lambda: bool(there.again))

@@ -42,12 +42,7 @@ async def test_over_https_with_tokens_and_a_rewrite_of_a_protected_branch_is_fol
 
             await it.up.until(opened, 40.0)
             repo.force_push("main")
-
-            async def triggered() -> bool:  # 409 while the end of the first sync is not reported yet
-                asked = await it.client.post("/api/pull/projects/devops/core/trigger", json={})
-                return asked.status_code == 200
-
-            await it.up.until(triggered, 30.0)
+            await it.trigger("devops/core")
             await it.equal("devops/core", "mirrors/core")
             # What was there before, and is not ours, is left as it is: a person is asked
             rows = await it.found()
@@ -162,9 +157,9 @@ async def test_a_new_token_and_one_that_a_run_found_refused_are_asked_about_soon
             await asyncio.sleep(1.0)  # it was looked, and there was nothing to ask
             assert await told()
             await it.create()
-            await it.up.until(lambda: told(EXPIRING), 20.0)
+            await it.up.until(lambda: told(EXPIRING))
             del source.tokens[SOURCE_TOKEN]
             await it.client.post("/api/pull/discoveries/1/run", json={})
-            await it.up.until(lambda: told(EXPIRING, REFUSED), 20.0)
+            await it.up.until(lambda: told(EXPIRING, REFUSED))
             await it.client.delete("/api/pull/discoveries/1")
-            await it.up.until(lambda: told(), 20.0)
+            await it.up.until(lambda: told())

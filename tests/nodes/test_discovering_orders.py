@@ -48,15 +48,6 @@ async def begun(it: Following, **more: object) -> dict:
     return answer.json()
 
 
-async def trigger(it: Following, name: str) -> None:
-    """As soon as no other sync is under way."""
-
-    async def taken() -> bool:
-        return (await it.client.post(f"/api/pull/projects/{name}/trigger", json={})).status_code < 300
-
-    await it.up.until(taken)
-
-
 # Orders while it runs
 
 
@@ -66,6 +57,11 @@ async def test_a_discovery_that_is_stopped_while_it_runs_stays_stopped(tmp_path,
         await begun(it)
         stop = await it.client.put(f"{BASE}/1", json={"enabled": False})
         assert stop.status_code == 200, stop.text
+
+        async def ended() -> bool:
+            return (await it.get())["run"] is None
+
+        await it.up.until(ended)
         await asyncio.sleep(1.5)
         now = await it.get()
         assert (now["enabled"], now["run"], now["next_run_at"]) == (False, None, None)
@@ -150,7 +146,7 @@ async def test_what_a_sync_missed_before_the_discovery_did_is_resumed_when_it_is
             await it.equal(f"devops/p{number}", f"mirrors/p{number}")
         source.group_at("devops").visibility = "internal"
         source.tokens[SOURCE_TOKEN].sees = ("devops/p0", "devops/p3", "devops/p4")
-        await trigger(it, "devops/p1")
+        await it.trigger("devops/p1")
 
         async def paused() -> bool:
             return "NOT_FOUND" in str((await it.project("devops/p1"))["paused"])
@@ -178,7 +174,7 @@ async def test_what_a_sync_missed_while_its_removal_was_held_goes_on_when_it_is_
         await it.equal("devops/p1", "mirrors/p1")
         source.group_at("devops").visibility = "internal"
         source.tokens[SOURCE_TOKEN].sees = ("devops/p0",)
-        await trigger(it, "devops/p1")
+        await it.trigger("devops/p1")
 
         async def paused() -> bool:
             return "NOT_FOUND" in str((await it.project("devops/p1"))["paused"])
@@ -199,7 +195,7 @@ async def test_what_was_kept_out_with_the_whole_group_goes_on_with_it(tmp_path, 
         await it.equal("devops/a", "mirrors/a")
         await it.client.put("/api/pull/projects/devops/b/config", json={"enabled": False})
         source.tokens[SOURCE_TOKEN].sees = ("nothing",)
-        await trigger(it, "devops/a")
+        await it.trigger("devops/a")
 
         async def paused() -> bool:
             return bool((await it.project("devops/a"))["paused"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 from evermirror.edge.store.events import EventPage
 from evermirror.model.event import Event, EventId
@@ -87,14 +88,14 @@ async def test_those_who_look_for_what_is_not_there_leave_the_loop_to_others():
     """Each has all events before it, and many globs of which none fits."""
     globs = tuple(f"*a*e*{n}-nothing" for n in range(50))
     store = Told(4000)
-    longest, loop = 0.0, asyncio.get_running_loop()
+    longest, clock = 0.0, time.thread_time  # the loop's own: what others do on this machine is no turn of it
 
     async def watch():
         nonlocal longest
         while True:
-            before = loop.time()
+            before = clock()
             await asyncio.sleep(0)
-            longest = max(longest, loop.time() - before)
+            longest = max(longest, clock() - before)
 
     async def look(feed):
         async for some in feed.follow(EventFilter((), globs), EventId(0)):
@@ -102,9 +103,9 @@ async def test_those_who_look_for_what_is_not_there_leave_the_loop_to_others():
                 return
 
     async with running(store, idle_s=0.001) as feed:
-        watching, began = asyncio.create_task(watch()), loop.time()
+        watching, began = asyncio.create_task(watch()), clock()
         await asyncio.gather(*(look(feed) for _ in range(4)))
-        took = loop.time() - began
+        took = clock() - began
         watching.cancel()
     assert longest < took / 5  # without shares, one follower's work is one turn of the loop: a quarter
 

@@ -13,10 +13,11 @@ import time
 import httpx2
 import pytest
 
+from evermirror.nodes import http_server
 from tests.faces.cli.conftest import clean_env
 from tests.support.node import NodeThread
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 
 @pytest.fixture
@@ -96,11 +97,12 @@ def test_a_repo_that_fails_and_is_well_again_is_told(node, upstream):
     assert {item["repo"] for item in items} == {key}
 
 
-def test_a_stop_lets_those_who_follow_go(tmp_path, upstream):
+def test_a_stop_lets_those_who_follow_go(tmp_path, upstream, monkeypatch):
+    monkeypatch.setattr(http_server, "STOP_S", 60)  # of themselves they would stay so long
     ended = []
 
     def follow(url):
-        with httpx2.stream("GET", f"{url}/api/events", timeout=60, trust_env=False) as answer:
+        with httpx2.stream("GET", f"{url}/api/events", timeout=90, trust_env=False) as answer:
             for _ in answer.iter_lines():
                 pass
         ended.append(time.monotonic())
@@ -113,10 +115,10 @@ def test_a_stop_lets_those_who_follow_go(tmp_path, upstream):
         began = time.monotonic()
     took_s = time.monotonic() - began
     for thread in threads:
-        thread.join(10)
+        thread.join(20)
     assert len(ended) == 5
-    assert max(ended) - began < 3.0
-    assert took_s < 15.0
+    assert max(ended) - began < 30.0
+    assert took_s < 30.0
 
 
 def test_the_command_follows_over_a_restart(tmp_path, upstream):
@@ -160,7 +162,7 @@ def test_the_command_follows_over_a_restart(tmp_path, upstream):
             assert second["data"]["changes"][0]["new"] == commit
             assert second["id"] > first["id"]
             os.kill(command.pid, signal.SIGINT)
-            _, said = command.communicate(timeout=20)
+            _, said = command.communicate(timeout=60)
         assert command.returncode == 130
         assert "trying again in 2 s" in said
     finally:

@@ -208,8 +208,8 @@ async def test_a_repo_released_while_its_round_goes_on_elsewhere_leaves_nothing(
     repo = upstream.create("team/x")
     twin = copied(repo, spare)
     upstream.drop_connection = True
-    upstream.delay_s = 0.2
-    spare.delay_s = 0.5
+    upstream.delay_s = 1.0 if moment == "waiting for it" else 0.2  # time to see that it is asked
+    spare.delay_s = 10.0  # it is not waited for
     async with stage.up(**listed(tmp_path, upstream, spare, repo.url, twin.url)) as up:
         engine, key = up.node.worker, up.key("team/x")
 

@@ -47,7 +47,8 @@ async def audit(up):
 
 
 def status(up, name):
-    return next((w.seen.record.status for w in up.admin.view().workers if w.name == name), None)
+    """At this moment: a state may be shorter than a view is kept."""
+    return next((w.seen.record.status for w in up.admin.look().workers if w.name == name), None)
 
 
 async def until_status(up, name, word):
@@ -139,7 +140,7 @@ async def test_draining_moves_everything_to_a_real_worker_and_resuming_brings_a_
                 return (own.held, other.held, up.admin.view().totals.moving) == (0, 4, 0)
 
             await up.until(moved)
-            assert status(up, "own") == "draining"
+            await until_status(up, "own", "draining")  # or suspect for a moment, on a busy machine
             totals = up.admin.view().totals
             assert (totals.owned, totals.held) == (4, 4)
             assert moving
@@ -282,7 +283,11 @@ async def test_a_silent_worker_is_suspect_then_down_and_its_falls_are_counted(st
     async with fleet_up(stage) as up, hand(up.node, "second", 7) as second:
         await until_status(up, "second", "alive")
         second.silent = True
-        await until_status(up, "second", "suspect")
+
+        async def was_suspect():
+            return "suspect" in [what for _, what in up.admin._now("second").seen.record.history]
+
+        await up.until(was_suspect)  # it is so for a few tenths of a second
         await until_status(up, "second", "down")
         assert [a.text for a in up.admin.view().alerts] == ["worker second is down; its repos go to others"]
         seen = up.admin.worker("second")

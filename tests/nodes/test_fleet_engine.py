@@ -58,8 +58,10 @@ class Port:
 
     def __init__(self) -> None:
         self.said: list[Report] = []
+        self.asked = asyncio.Event()  # the worker has recalled what it had, and obeys
 
     async def next_command(self) -> Command:
+        self.asked.set()
         return await asyncio.get_running_loop().create_future()
 
     async def report(self, report: Report) -> None:
@@ -96,7 +98,7 @@ class Running:
 
     async def says(self, kind: type[T], holds: Callable[[T], bool] = lambda _: True) -> T:
         """The next report of that kind; those before it are forgotten."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 for n, report in enumerate(self.port.said):
                     if isinstance(report, kind) and holds(report):
@@ -110,8 +112,14 @@ class Running:
         while missing:
             missing.discard((await self.says(Synced)).key)
 
+    async def no_poll_is_under_way(self) -> None:
+        async with asyncio.timeout(60):
+            while self.engine._scheduler.polls_in_flight:
+                await asyncio.sleep(0.01)
+
     def polls(self) -> int:
-        return sum("service=git-upload-pack" in r.path for r in self.stage.upstream.requests)
+        """Looks at refs; a host that is known to speak version 2 is not asked what it can do before each."""
+        return sum(b"command=ls-refs" in r.body for r in self.stage.upstream.requests)
 
     def on_disk(self, name: str) -> bool:
         return self.stage.mirror(self.key(name)).exists()
@@ -165,7 +173,8 @@ async def running(
         )
         work = asyncio.create_task(engine.run())
         try:
-            await asyncio.sleep(0.05)
+            async with asyncio.timeout(60):
+                await port.asked.wait()
             yield Running(engine, port, stage)
             assert not work.done(), work
         finally:
@@ -208,7 +217,7 @@ async def test_a_follower_that_becomes_the_first_polls_and_the_other_way_round(s
         repo.commit()
         await up.says(Synced)
         await up.assign("team/x", following=True)
-        await asyncio.sleep(0.3)
+        await up.no_poll_is_under_way()
         polls = up.polls()
         await asyncio.sleep(0.4)
         assert up.polls() == polls
@@ -221,7 +230,7 @@ async def test_a_paused_repo_is_held_and_not_looked_at(stage, upstream):
     async with running(stage) as up:
         await up.cloned("team/x")
         await up.assign("team/x", "team/new", paused=True)
-        await asyncio.sleep(0.2)
+        await up.no_poll_is_under_way()
         polls = up.polls()
         await up.engine.obey(SyncNow(up.key("team/x"), TaskId(5)))
         refused = await up.says(Refused)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import httpx2
 import pytest
@@ -65,7 +66,7 @@ class Hooked:
         async def same() -> bool:
             return self.up.refs(repo.name) == repo.public_refs()
 
-        await self.up.until(same, within_s=10)
+        await self.up.until(same)
 
 
 def counts(tasks: Iterable[TaskRecord]) -> dict[TaskStatus, int]:
@@ -89,7 +90,7 @@ async def test_a_push_that_a_hook_tells_of_is_here_at_once(stage: Stage) -> None
         began = time.monotonic()
         assert await hooked.push(repo) == {"status": "accepted", "repo": up.key("team/one"), "reason": None}
         await hooked.until_same(repo)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30  # it is polled in an hour
         task = (await hooked.until_ended("team/one"))[0]
         assert (task.status, task.user) == (TaskStatus.SUCCESS, "github")
 
@@ -105,7 +106,8 @@ async def test_the_hooks_own_address_says_which_repo_whatever_the_body_calls_it(
         await hooked.until_same(repo)
 
 
-async def test_a_burst_is_one_sync(stage: Stage) -> None:
+async def test_a_burst_is_one_sync(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooking_module, "ANSWER_S", 20.0)  # 200 at once take their time on a busy machine
     async with stage.up(**SETTINGS) as up:
         hooked = Hooked(up)
         repo = await hooked.mirrored("team/one")
@@ -148,7 +150,10 @@ async def test_the_same_hook_sent_again_leads_to_no_look(stage: Stage) -> None:
         assert len(await hooked.tasks("team/one")) == 1
 
 
-async def test_a_flood_for_one_repo_with_nothing_new_is_a_few_looks(stage: Stage) -> None:
+async def test_a_flood_for_one_repo_with_nothing_new_is_a_few_looks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooking_module, "ANSWER_S", 20.0)  # on a busy machine it takes longer
     async with stage.up(**SETTINGS) as up:
         hooked = Hooked(up)
         repo = await hooked.mirrored("team/one")
@@ -178,7 +183,7 @@ async def test_a_hook_that_comes_before_the_change_can_be_seen_is_looked_at_agai
         tasks = await hooked.until_ended("team/one", 2)
         assert (tasks[0].status, tasks[0].user) == (TaskStatus.SUCCESS, "webhook")
         looks_s = tasks[0].scheduled_at - (tasks[1].completed_at or 0)
-        assert 2.5 < looks_s < 5
+        assert 2.5 < looks_s < 12  # the first of the two looks again: the other one comes after 15
 
 
 @pytest.mark.parametrize(
@@ -352,7 +357,7 @@ async def test_with_the_database_away_forges_are_told_in_time_and_the_same_hook_
         async with up.node.lead.store._db.write():  # another writer that does not end
             began = time.monotonic()
             answers = await asyncio.gather(hooked.send(hook), *(hooked.send(hook) for _ in range(5)))
-            assert time.monotonic() - began < 8  # two by its own clock; the other writer never ends
+            assert time.monotonic() - began < 20  # two by its own clock; the other writer never ends
             assert {a.status_code for a in answers} == {503}
             assert all(int(a.headers["Retry-After"]) > 0 for a in answers)
         answer = await hooked.send(hook)
@@ -367,8 +372,16 @@ async def test_the_inbox_is_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatc
         hooked = Hooked(up)
         repo = await hooked.mirrored("team/one")
         async with up.node.lead.store._db.write():
+            hooking, taken = up.node.lead.hooking, asyncio.Event()
+            take = hooking._take
+
+            async def noted(batch: Sequence[Any]) -> None:
+                taken.set()
+                await take(batch)
+
+            monkeypatch.setattr(hooking, "_take", noted)
             first = asyncio.create_task(hooked.send(push_of(repo.url, SECRET)))
-            await asyncio.sleep(0.2)
+            await asyncio.wait_for(taken.wait(), 20)
             many = [asyncio.create_task(hooked.send(push_of(repo.url, SECRET))) for _ in range(30)]
             async with asyncio.timeout(30):
                 while sum(task.done() for task in many) < 20:
@@ -380,17 +393,31 @@ async def test_the_inbox_is_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatc
         assert sorted(a.status_code for a in answers) == [202] * 11 + [503] * 20
 
 
+async def held(hooked: Hooked, repo: UpstreamRepo) -> bool:
+    """A hook comes within the gap after a look that found nothing: it is held for a later look. False: this
+    machine was too slow for that."""
+    began = time.monotonic()
+    before = len(await hooked.tasks(repo.name))
+    await hooked.push(repo)
+    await hooked.until_ended(repo.name, before + 1)
+    repo.commit()
+    assert (await hooked.push(repo))["status"] == "accepted"
+    return time.monotonic() - began < 2 * spacing.GAP_S[0] - 0.5
+
+
 async def test_a_stop_in_the_middle_answers_everybody_and_what_was_taken_is_looked_at_after_the_start(
     stage: Stage,
 ) -> None:
     async with stage.up(**SETTINGS) as up:
         hooked = Hooked(up)
         repo = await hooked.mirrored("team/one")
-        await hooked.push(repo)
-        await hooked.until_ended("team/one")
-        repo.commit()
-        waits = await hooked.push(repo)  # within the gap: held for a later look
-        assert waits["status"] == "accepted"
+        for _ in range(5):
+            if await held(hooked, repo):
+                break
+            await hooked.until_same(repo)
+            await asyncio.sleep(2 * spacing.GAP_S[0])
+        else:
+            pytest.fail("no hook came within the gap")
         assert (await hooked.tasks("team/one"))[0].status is TaskStatus.PENDING
     async with stage.up(**SETTINGS) as up:
         hooked = Hooked(up)
@@ -410,7 +437,7 @@ async def test_after_the_end_nobody_waits(stage: Stage) -> None:
         await service.received(
             hooking_module.Forge.GITHUB, {k.lower(): v for k, v in hook.headers.items()}, hook.body, None
         )
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - began < hooking_module.ANSWER_S - 0.3
 
 
 async def test_secrets_are_changed_without_a_restart_and_two_are_good_at_a_time(stage: Stage) -> None:
@@ -447,7 +474,7 @@ async def test_a_project_is_pulled_and_pushed_on_when_a_hook_tells(
         for _ in range(3):  # the second and third within the gap
             source.commit()
             await hooked.push(source)
-            await up.until(pushed, within_s=10)
+            await up.until(pushed)
         tasks = await hooked.until_ended("team/src", 2)
         assert {task.status for task in tasks} <= {TaskStatus.SUCCESS, TaskStatus.SKIPPED}
         off = await up.client.put("/api/pull/projects/src/config", json={"enabled": False})

@@ -29,7 +29,12 @@ async def test_a_commit_that_is_pushed_while_one_waits_is_found(stage, upstream)
         waiting = asyncio.create_task(up.sync("team/x", min_commit=coming))
         await asyncio.sleep(3.0)
         assert not waiting.done()
-        (task_id,) = {t["task_id"] for t in await tasks_of(up) if t["status"] == "running"}
+
+        async def missed():  # its first look has ended
+            return any(t["phase"] == "waiting for the commit" for t in await running_of(up))
+
+        await up.until(missed)
+        (task_id,) = {t["task_id"] for t in await running_of(up)}
         shown = (await up.client.get(f"/api/tasks/{task_id}")).json()
         assert (shown["status"], shown["phase"]) == ("running", "waiting for the commit")
         pushed = time.monotonic()
@@ -44,6 +49,11 @@ async def test_a_commit_that_is_pushed_while_one_waits_is_found(stage, upstream)
 
 async def tasks_of(up):
     return (await up.client.get(f"/api/repos/{up.key('team/x')}/-/tasks")).json()["items"]
+
+
+async def running_of(up):
+    running = [t["task_id"] for t in await tasks_of(up) if t["status"] == "running"]
+    return [(await up.client.get(f"/api/tasks/{task_id}")).json() for task_id in running]
 
 
 async def test_a_commit_that_never_comes_is_told_in_time(stage, upstream):
@@ -74,15 +84,23 @@ async def test_fifty_who_wait_share_one_fetch_and_get_the_same(stage, upstream):
     async with stage.up(**QUIET) as up:
         await up.add(repo.url)
         await up.until_status("team/x", "active")
-        upstream.delay_s = 1.0
+        upstream.stall_after_bytes = 0
         first = asyncio.create_task(up.sync("team/x"))  # they come while this one looks
-        while not up.node.coordinator.tasks._waiters._events:
+        waiters = up.node.coordinator.tasks._waiters
+        while not waiters._events:
             await asyncio.sleep(0.01)
         while any(t["status"] == "pending" for t in await tasks_of(up)):
             await asyncio.sleep(0.01)
         old, new = repo.tip(), repo.commit()
         upstream.requests.clear()
-        answers = await asyncio.gather(*(up.sync("team/x", priority="high") for _ in range(50)))
+        asking = [asyncio.create_task(up.sync("team/x", priority="high")) for _ in range(50)]
+
+        async def all_wait():
+            return sum(map(len, waiters._events.values())) == 51
+
+        await up.until(all_wait)
+        upstream.stall_after_bytes = None
+        answers = await asyncio.gather(*asking)
         await first
         assert len(transfers(upstream)) == 1
         assert len({json.dumps(a) for a in answers}) == 1

@@ -172,8 +172,12 @@ async def test_what_somebody_else_put_at_a_target_is_a_conflict_until_it_is_adop
         assert target.tip() == foreign
         config = await pulls.config("x")
         assert config["enabled"] is True
-        warnings = (await up.client.get("/api/overview")).json()["warnings"]
-        assert any("a person is needed" in w for w in warnings)
+
+        async def told() -> bool:  # the task is stored first, and then what follows from it is told
+            warnings = (await up.client.get("/api/overview")).json()["warnings"]
+            return any("a person is needed" in w for w in warnings)
+
+        await up.until(told)
         answer = await up.client.post("/api/pull/projects/x/targets/adopt", json={"url": target.url})
         assert answer.status_code == 200, answer.text
 
@@ -194,6 +198,11 @@ async def test_a_target_that_refuses_is_paused_and_the_other_is_served(stage, up
         task = await pulls.until_ended("x")
         assert task["status"] == "success"
         assert good.refs() == source.public_refs()
+
+        async def paused() -> bool:  # the task is stored first, and then what follows from it is known
+            return any(t["paused"] for t in (await pulls.config("x"))["targets"])
+
+        await up.until(paused)
         targets = {t["url"]: t for t in (await pulls.config("x"))["targets"]}
         assert not targets[good.url]["paused"]
         assert targets[closed.url]["paused"]

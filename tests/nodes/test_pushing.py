@@ -133,6 +133,18 @@ class Project(Running):
         await self.engine.obey(self.task(number, *targets, **how))
         return await self.says(Synced, lambda r: TaskId(number) in r.task_ids)
 
+    async def look_hangs(self, task: SyncNow) -> None:
+        """Obeys it; its look has begun, and ends when upstream no longer stalls."""
+        requests = len(self.stage.upstream.requests)
+        self.stage.upstream.stall_after_bytes = 0
+        await self.engine.obey(task)
+        await self.until(lambda: len(self.stage.upstream.requests) > requests)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():
+                await asyncio.sleep(0.01)
+
     def fetches(self) -> int:
         return sum(
             r.service == "upload-pack" and b"command=fetch" in r.body for r in self.stage.upstream.requests
@@ -169,6 +181,7 @@ async def test_a_repo_that_becomes_pulled_falls_quiet_and_the_other_way_round(st
         await up.cloned("team/x")
         await up.assign("team/x", pulled=True)
         await asyncio.sleep(0.3)
+        await up.until(lambda: not up.engine._rounds.open)  # a poll under way came to its end
         polls = up.polls()
         await asyncio.sleep(0.3)
         assert up.polls() == polls
@@ -286,12 +299,11 @@ async def test_very_many_refs_are_told_by_their_number(stage, monkeypatch):
 
 async def test_the_targets_of_all_callers_are_one_list_and_each_is_served_once(stage):
     async with project(stage) as up:
-        stage.upstream.delay_s = 0.3
-        await up.engine.obey(up.task(1))  # its poll runs while the others come
-        await asyncio.sleep(0.1)
+        await up.look_hangs(up.task(1))  # its poll runs while the others come
         await up.engine.obey(up.task(2, 1, 2, adopt=True))
         await up.engine.obey(up.task(3, 2, 3, priority=Priority.HIGH))
         await up.engine.obey(up.task(4))
+        stage.upstream.stall_after_bytes = None
         assert (await up.says(Synced)).task_ids == (TaskId(1),)
         synced = await up.says(Synced)
         assert synced.task_ids == (2, 3, 4)
@@ -335,11 +347,10 @@ async def test_who_comes_during_a_push_gets_a_round_of_their_own(stage):
 
 async def test_who_wants_a_commit_that_is_not_there_is_refused_and_the_others_are_served(stage):
     async with project(stage) as up:
-        stage.upstream.delay_s = 0.2
-        await up.engine.obey(up.task(1))
-        await asyncio.sleep(0.05)
+        await up.look_hangs(up.task(1))
         await up.engine.obey(up.task(2, 1, min_commit="f" * 40))
         await up.engine.obey(up.task(3, 1))
+        stage.upstream.stall_after_bytes = None
         synced = await up.says(Synced, lambda r: TaskId(3) in r.task_ids)
         assert (synced.task_ids, synced.pushes[0].changed) == ((TaskId(3),), True)
         assert (await up.says(Refused)).task_ids == (TaskId(2),)

@@ -245,7 +245,7 @@ async def test_a_repo_that_is_taken_away_leaves_no_git_behind(stage, forge, sour
         await up.ask(1, one)
         source.big_blob(200_000)
         there = one.refs()
-        forge.delay_s = 1.0
+        forge.delay_s = 3.0  # long enough for us to come between, on a busy machine too
         await up.engine.obey(up.task(2, one))
         async with asyncio.timeout(20):
             while not pushing(forge):
@@ -271,7 +271,7 @@ async def test_a_worker_that_stops_in_the_middle_is_taken_up_after_its_restart(
         put = up.put
         source.commit()
         source.delete_branch("next")
-        forge.delay_s = 0.5
+        forge.delay_s = 3.0  # long enough for us to come between, on a busy machine too
         await up.engine.obey(up.task(2, one))
         async with asyncio.timeout(20):
             while not pushing(forge):

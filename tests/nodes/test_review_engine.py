@@ -130,7 +130,7 @@ async def test_a_repo_added_again_is_pending_until_it_is_mirrored_again(stage, u
         await up.add(repo.url)
         await up.until_status("team/x", "active")
         await up.client.delete(f"/api/git_urls/{up.key('team/x')}")
-        upstream.delay_s = 1.0
+        upstream.stall_after_bytes = 0  # nothing is verified before it heals
         await up.add(repo.url)
         record = await up.repo("team/x")
         assert (record.status.value, record.digest, record.verified_at) == ("pending", None, None)
@@ -151,7 +151,11 @@ async def test_a_disabled_repo_is_left_alone_and_needs_no_fetch_when_it_is_enabl
             return up.node.worker.plan(RepoKey(up.key("team/x"))).reason == "disabled"
 
         await up.until(disabled)
-        await asyncio.sleep(0.2)  # a poll under way comes to its end
+
+        async def at_rest():  # a poll under way came to its end
+            return not up.node.worker._rounds.open
+
+        await up.until(at_rest)
         upstream.requests.clear()
         await asyncio.sleep(0.3)
         assert upstream.requests == []
@@ -409,7 +413,7 @@ async def test_a_stop_ends_though_the_database_takes_no_writes_and_all_queues_ar
             await asyncio.sleep(0.5)
 
     with pytest.raises(FailureError, match="not written"):
-        await asyncio.wait_for(run_until_all_is_full(), 20)
+        await asyncio.wait_for(run_until_all_is_full(), 60)  # one that hangs does so for good
 
 
 async def test_folders_of_the_mirrors_own_that_were_removed_come_back(stage, upstream, monkeypatch):
@@ -468,7 +472,7 @@ async def test_asking_for_a_clone_on_a_full_disk_does_not_keep_the_guard_closed(
         async def open_again():
             return up.node.worker.status().accepting_clones
 
-        await up.until(open_again, within_s=5)
+        await up.until(open_again)
         assert (await up.sync("team/x"))["status"] in ("success", "skipped")
         assert up.refs("team/x") == repo.public_refs()
 

@@ -648,6 +648,7 @@ async def test_limits_are_in_force_at_once_and_acknowledged_when_they_are_writte
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await talk.until(lambda f: isinstance(f, Obeyed))
+    await until(lambda: house.engine.limits is not None)
     assert house.engine.limits == told
     house.engine.may_write.set()
     assert await talk.until(lambda f: isinstance(f, Obeyed)) == Obeyed(1)
@@ -670,11 +671,11 @@ async def test_commands_beyond_the_queues_bound_are_not_acknowledged_until_there
 
 
 async def test_what_is_not_assigned_again_is_dropped_after_a_while_in_a_session(house, monkeypatch):
-    monkeypatch.setattr(uplink, "UNCONFIRMED_S", 0.3)
+    monkeypatch.setattr(uplink, "UNCONFIRMED_S", 1.0)
     talk = await house.coordinator.welcomes()
     await talk.until(lambda f: isinstance(f, Holding))
     await talk.peer.close("too early")
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.5)
     assert house.engine.dropped == 0, "nobody could confirm anything"
     await house.coordinator.welcomes(resumed=True)
     await until(lambda: house.engine.dropped == 1)
@@ -759,12 +760,13 @@ async def test_a_rejection_is_shown_and_a_final_one_is_tried_slowly(house):
 
 
 async def test_acknowledgements_that_stay_out_end_the_connection_and_all_is_sent_again(house, monkeypatch):
-    monkeypatch.setattr(uplink_reports, "STALL_S", 0.1)
+    monkeypatch.setattr(uplink_reports, "STALL_S", 0.5)
     await house.line.report(released(1))
     talk = await house.coordinator.welcomes()
     await talk.reports(1, take=False)
     with pytest.raises(PeerGone):
         await talk.until(lambda _: False)
+    monkeypatch.setattr(uplink_reports, "STALL_S", 60.0)  # what follows is acknowledged
     talk = await house.coordinator.welcomes()
     assert await talk.reports(1) == [released(1)]
 

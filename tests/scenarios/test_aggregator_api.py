@@ -60,8 +60,8 @@ def test_users_are_told_the_truth_whatever_happens_to_the_coordinator(fleet, agg
     fleet.coordinator.signal(signal.SIGSTOP)
     time.sleep(1.1)
     began = time.monotonic()
-    got = aggregator.client.get("/api/overview")
-    assert time.monotonic() - began < READ_S + 3
+    got = aggregator.client.get("/api/overview", timeout=60)
+    assert time.monotonic() - began < READ_S + 10  # a second such wait would be over after twice as long
     assert (got.status_code, "x-evermirror-stale" in got.headers) == (200, True)
     fleet.coordinator.signal(signal.SIGCONT)
     fleet.until(lambda: fresh(aggregator))
@@ -72,7 +72,8 @@ def test_users_are_told_the_truth_whatever_happens_to_the_coordinator(fleet, agg
     extra = fleet.upstream.create("two")
     late = aggregator.client.post("/api/git_urls", json={"git_url": extra.url})
     assert (late.status_code, "nothing was changed" in late.json()["detail"]) == (503, True)
-    assert aggregator.client.get("/api/aggregator").json()["coordinator"]["connected"] is False
+    state = "/api/aggregator"
+    fleet.until(lambda: aggregator.client.get(state).json()["coordinator"]["connected"] is False)
     assert refs(aggregator, key)
 
     fleet.lead()

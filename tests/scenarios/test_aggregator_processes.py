@@ -30,6 +30,7 @@ CALM = {
     "EVERMIRROR_FLEET__GRACE": "10m",
     "EVERMIRROR_FLEET__HEARTBEAT": "500ms",
     "EVERMIRROR_FLEET__MIN_WORKERS": str(len(NAMES)),
+    "EVERMIRROR_SERVE__QUEUE_WAIT": "60s",  # many clone at once, of one address, and the machine may be busy
 }
 BIG_BYTES = 60_000_000  # its way through relay and index-pack takes seconds
 CLIENTS = 20
@@ -72,7 +73,7 @@ def test_joined_with_one_line_it_serves_what_is_pushed_and_upstream_gives_it_onc
     for _ in range(3):
         tip = fleet.repos[key].commit()
         fleet.sync(key)
-        fleet.until(lambda tip=tip: fleet.served(key) == tip, within_s=20)
+        fleet.until(lambda tip=tip: fleet.served(key) == tip)
     run_git(tmp_path / "clone", "pull", "--quiet", "--ff-only")
     assert run_git(tmp_path / "clone", "rev-parse", "HEAD") == tip
     assert fleet.clones()[key] == 1
@@ -141,6 +142,7 @@ def test_what_changed_while_it_was_away_is_fetched_and_nothing_else(fleet):
             fleet.sync(key)
     fleet.agg.start("aggregator")
     fleet.until(fleet.serves_all)
+    fleet.until(lambda: sum(fleet.attempts().values()) >= len(changed))  # an attempt ends after it is served
     assert fleet.attempts() == {"done": len(changed)}
     assert fleet.state()["changes_taken"] == len(changed)
     assert fleet.state()["repos"]["here"] == len(fleet.repos)
@@ -177,9 +179,10 @@ def big(shared) -> str:
 def test_whoever_is_killed_in_the_middle_of_a_transfer_it_goes_on_and_is_whole(fleet, big, victim):
     repo, old = fleet.repos[big], fleet.served(big)
     new = repo.big_blob(BIG_BYTES)
+    holder = fleet.workers[fleet.holder(big)]  # nothing but the kill comes after it is seen to pass
+    before = fleet.passed_bytes()
     fleet.sync(big)
-    fleet.until_passing()
-    holder = fleet.workers[fleet.holder(big)]
+    fleet.until_passing(before)
     node: Node = {"worker": holder, "aggregator": fleet.agg, "coordinator": fleet.coordinator}[victim]
     node.kill()
     assert tip_on_disk(fleet, big) == old, "too late: it was through"
@@ -242,7 +245,7 @@ def test_a_worker_with_its_token_is_refused_in_words_and_so_is_the_reverse(fleet
         assert "aggregator" in worker.log()
         fleet.until(lambda: worker.client.get("/readyz").status_code == 503)
         assert "Traceback" not in aggregator.log() + worker.log()
-    assert fleet.is_settled()
+    fleet.settle()  # a heartbeat may be late: then somebody is suspect for a moment
     assert [a["name"] for a in fleet.get("/api/fleet")["aggregators"]] == ["agg"]
 
 

@@ -42,7 +42,7 @@ def key(fleet: AggregatedFleet) -> str:
     (key,) = fleet.create(["team/one"])
     fleet.lead()
     fleet.join("w1")
-    fleet.until(lambda: is_here(fleet, key), within_s=60)
+    fleet.until(lambda: is_here(fleet, key))
     return key
 
 
@@ -72,7 +72,7 @@ def hook_tasks(fleet: AggregatedFleet) -> list[str]:
 def test_a_hook_to_the_coordinator_has_the_worker_look_at_once(fleet: AggregatedFleet, key: str) -> None:
     fleet.repos[key].commit()
     assert hooked(fleet, key) == "accepted"
-    fleet.until(lambda: is_here(fleet, key), within_s=10)
+    fleet.until(lambda: is_here(fleet, key))
 
 
 def test_a_hook_to_the_aggregator_is_passed_on_and_collected(fleet: AggregatedFleet, key: str) -> None:
@@ -81,8 +81,8 @@ def test_a_hook_to_the_aggregator_is_passed_on_and_collected(fleet: AggregatedFl
     fleet.until(lambda: fleet.agg.client.get("/api/overview").status_code == 200)
     fleet.repos[key].commit()
     assert hooked(fleet, key, fleet.agg) == "accepted"
-    fleet.until(lambda: is_here(fleet, key), within_s=10)
-    fleet.until(lambda: fleet.public(key) == fleet.repos[key].public_refs(), within_s=20)
+    fleet.until(lambda: is_here(fleet, key))
+    fleet.until(lambda: fleet.public(key) == fleet.repos[key].public_refs())
 
 
 def held(fleet: AggregatedFleet, key: str) -> bool:
@@ -94,7 +94,7 @@ def held(fleet: AggregatedFleet, key: str) -> bool:
     fleet.until(lambda: "skipped" in hook_tasks(fleet)[before:])
     fleet.repos[key].commit()
     assert hooked(fleet, key) == "accepted"
-    return time.monotonic() - began < 2 * GAP_S[0]
+    return time.monotonic() - began < 2 * GAP_S[0] - 0.5  # there is time to kill it
 
 
 def test_a_coordinator_killed_while_a_look_waits_for_the_gaps_end_has_it_made_after_its_start(
@@ -111,7 +111,7 @@ def test_a_coordinator_killed_while_a_look_waits_for_the_gaps_end_has_it_made_af
     assert hook_tasks(fleet)[-1] == "pending"
     assert not is_here(fleet, key)
     fleet.lead()
-    fleet.until(lambda: is_here(fleet, key), within_s=30)
+    fleet.until(lambda: is_here(fleet, key))  # its worker dials again after a pause that has grown
     fleet.until(lambda: set(hook_tasks(fleet)) == {"success", "skipped"})
 
 
@@ -125,7 +125,7 @@ def test_a_coordinator_killed_right_after_its_answer_has_the_look_made_after_its
     assert hook_tasks(fleet) == ["pending"]
     fleet.lead()
     fleet.workers["w1"].start("worker")
-    fleet.until(lambda: is_here(fleet, key), within_s=30)
+    fleet.until(lambda: is_here(fleet, key))
     fleet.until(lambda: hook_tasks(fleet) == ["success"])
 
 
@@ -140,4 +140,4 @@ def test_hooks_for_a_worker_that_is_away_wait_for_it_as_one_task(fleet: Aggregat
     assert set(ends) <= {"accepted", "merged"}
     assert len(hook_tasks(fleet)) <= 2
     fleet.workers["w1"].start("worker")
-    fleet.until(lambda: is_here(fleet, key), within_s=30)
+    fleet.until(lambda: is_here(fleet, key))

@@ -15,7 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.fleet_processes import WITHIN_S
 from tests.support.gitrepo import UpstreamRepo, read_refs
+from tests.support.processes import children_of_me
 from tests.support.pull_processes import Gate, PullFleet, PullNode, target_at
 from tests.support.upstream import UpstreamServer
 
@@ -121,12 +123,15 @@ def test_what_has_not_changed_costs_the_source_one_request_and_nobody_a_git_proc
 
 
 def until_quiet(up: PullNode) -> None:
-    """Whatever follows a change, such as upkeep of the mirror, is over."""
+    """Whatever follows a change, such as upkeep of the mirror, is over: no git runs, and none has begun for a
+    while."""
+    end = time.monotonic() + WITHIN_S
     seen, since = len(up.gits()), time.monotonic()
     while time.monotonic() < since + 1:
         time.sleep(0.1)
-        if len(up.gits()) != seen:
+        if len(up.gits()) != seen or children_of_me(up.node.pid):
             seen, since = len(up.gits()), time.monotonic()
+        assert since < end, up.gits()[-20:]
 
 
 def test_targets_that_refuse_or_take_their_time_do_not_hold_up_the_others(up):
@@ -314,7 +319,7 @@ def test_a_worker_that_was_away_for_longer_than_grace_does_not_push_what_is_anot
     stopped = fleet.workers[fleet.holder(key)]
     with Gate(fleet.targets[key]) as gate:
         fleet.repos[key].commit()
-        fleet.forge.delay_s = 2.0
+        fleet.forge.delay_s = GRACE_S  # time to stop it; its successor comes later than that
         reached = len(fleet.forge.requests)
         task_id = fleet.projects.trigger(fleet.name(key))
         fleet.until(lambda: len(fleet.forge.requests) > reached)

@@ -35,7 +35,7 @@ from tests.support.gitrepo import UpstreamRepo
 from tests.support.stage import FIRST_LOOK_S, LAST_LOOK_S
 from tests.support.upstream import UpstreamServer
 
-WITHIN_S = 12.0
+WITHIN_S = 40.0  # most take a second; a busy machine is slow
 
 
 class Doorway:

@@ -79,8 +79,8 @@ class AggregatedFleet(FleetProcesses):
 
     def sync(self, key: str) -> None:
         """As a push's sender does: the task is waited for."""
-        body = {"git_url": self.repos[key].url, "additional_params": {"wait": 30}}
-        answer = self.coordinator.client.post("/api/tasks", json=body, timeout=60)
+        body = {"git_url": self.repos[key].url, "additional_params": {"wait": 60}}
+        answer = self.coordinator.client.post("/api/tasks", json=body, timeout=90)
         assert answer.status_code in (200, 201), answer.text
         assert answer.json()["status"] in ("success", "skipped"), answer.text  # a look of its own came first
 
@@ -159,9 +159,13 @@ class AggregatedFleet(FleetProcesses):
             return str(answer.json()["reason"]) if answer.status_code == 200 else ""
         return ""
 
-    def until_passing(self, more_bytes: int = 1_000_000) -> None:
-        """A pack is on its way through its relay: so much of it has come, and more is to come."""
-        before = self.state()["relay"]["passed_bytes"]
+    def passed_bytes(self) -> int:
+        """Through its relay, since its start."""
+        return int(self.state()["relay"]["passed_bytes"])
+
+    def until_passing(self, before: int, more_bytes: int = 1_000_000) -> None:
+        """A pack is on its way through its relay: so much of it has come since ``before`` it was asked for,
+        and more is to come."""
 
         def passing() -> bool:
             relay = self.state()["relay"]

@@ -41,7 +41,7 @@ class EventHouse:
         for _ in range(count):
             await put_events(self.store, [NewEvent(type_, time.time(), RepoKey(repo), data={"n": 1})])
 
-    async def until(self, condition: Callable[[], bool], within_s: float = 8.0) -> None:
+    async def until(self, condition: Callable[[], bool], within_s: float = 30.0) -> None:
         async with asyncio.timeout(within_s):
             while not condition():
                 assert not self.broken.is_set()

@@ -73,7 +73,7 @@ class Talk:
     def all(self, kind: type[F]) -> list[F]:
         return [frame for frame in self.heard if isinstance(frame, kind)]
 
-    async def next(self, kind: type[F], seen: int = 0, within_s: float = 10.0) -> F:
+    async def next(self, kind: type[F], seen: int = 0, within_s: float = 30.0) -> F:
         """The frame of that kind behind the first ``seen`` ones, once it has come."""
         async with asyncio.timeout(within_s):
             while len(self.all(kind)) <= seen:
@@ -82,7 +82,7 @@ class Talk:
                 await self._moved.wait()
         return self.all(kind)[seen]
 
-    async def ends(self, within_s: float = 10.0) -> str:
+    async def ends(self, within_s: float = 30.0) -> str:
         async with asyncio.timeout(within_s):
             while self.over is None:
                 self._moved.clear()
@@ -239,7 +239,7 @@ class House:
         for key in keys:
             await self.lead.coordinator.add_url(f"https://{key}", None, actor="test")
 
-    async def until(self, holds: Callable[[], bool], within_s: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], bool], within_s: float = 30.0) -> None:
         async with asyncio.timeout(within_s):
             while not holds():
                 await asyncio.sleep(0.01)

@@ -16,6 +16,7 @@ from evermirror.nodes.all_in_one import Node, UpOptions, up
 from tests.support.gitrepo import read_refs
 from tests.support.upstream import UpstreamServer
 
+WITHIN_S = 60.0  # most take a second; a busy machine is slow
 FIRST_LOOK_S, LAST_LOOK_S = 0.02, 0.1  # what takes long is looked at less often: a look takes time as well
 
 
@@ -85,7 +86,7 @@ class Running:
         task: dict[str, object] = answer.json()
         return task
 
-    async def until(self, holds: Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:
+    async def until(self, holds: Callable[[], Awaitable[bool]], within_s: float = WITHIN_S) -> None:
         pause_s = FIRST_LOOK_S
         async with asyncio.timeout(within_s):
             while not await holds():

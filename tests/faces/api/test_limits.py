@@ -50,7 +50,7 @@ async def test_a_body_that_never_ends_is_408(house):
 
 
 async def test_a_client_that_asks_too_often_waits(house):
-    limits = LimitSettings(requests=Rate(per_s=1.0, burst=3.0))
+    limits = LimitSettings(requests=Rate(per_s=0.001, burst=3.0))
     house.settings = replace(house.settings, limits=limits)
     house.auth = replace(house.auth, listen_host="0.0.0.0")
     app = house.app()

@@ -323,7 +323,7 @@ async def test_while_the_inbox_is_full_forges_are_told_to_come_again(forge, hook
 
 
 async def test_hooks_have_a_rate_of_their_own(house, hooks):
-    limits = LimitSettings(requests=Rate(1.0, 2.0), hooks=Rate(1.0, 5.0))
+    limits = LimitSettings(requests=Rate(0.001, 2.0), hooks=Rate(0.001, 5.0))
     house.settings = replace(house.settings, limits=limits)
     app = house.app()
     async with house.client("em_reader", app=app, **REMOTE) as client:

@@ -30,7 +30,7 @@ def item(key: str = KEY, **more: object) -> dict[str, object]:
         "last_updated": iso(timedelta(hours=2)),
         "status": "active",
         "priority": "normal",
-        "verified_at": iso(timedelta(minutes=3, seconds=5)),
+        "verified_at": iso(timedelta(hours=3, minutes=6)),  # a tenth of an hour: a test takes its time
         "last_error": None,
         **more,
     }
@@ -227,7 +227,7 @@ def test_repos_are_listed_with_ages_and_filters(ask, api):
     assert api.asked[0][2] == {"search": ["na"], "status": ["active"], "host": ["github.com"], "limit": ["5"]}
     rows = result.stdout.splitlines()
     assert KEY in rows[1]
-    assert "3.1 min ago" in rows[1]
+    assert "3.1 h ago" in rows[1]
     assert "2 h ago" in rows[1]
     assert "NETWORK_TIMEOUT: refused" in rows[2]
 
@@ -340,11 +340,11 @@ def test_status_of_a_repo_shows_plan_and_last_error(ask, api):
         "hint": "Check it",
         "at": iso(timedelta(days=4)),
     }
-    plan = {"next_poll_at": iso(-timedelta(minutes=5, seconds=1)), "reason": "busy lately", "gap_s": 600}
+    plan = {"next_poll_at": iso(-timedelta(hours=5)), "reason": "busy lately", "gap_s": 600}
     more = {"plan": plan, "last_error": error, "holders": [], "size_bytes": 1500, "refs_count": 3}
     api.on("GET", f"/api/repos/{KEY}", (200, item(**more)))
     out = ask("status", KEY).stdout
-    for words in ("in 5 min   busy lately", "10 min", "NOT_FOUND: gone   4 d ago", "Check it", "1.5kB"):
+    for words in ("in 5 h   busy lately", "10 min", "NOT_FOUND: gone   4 d ago", "Check it", "1.5kB"):
         assert words in out
 
 

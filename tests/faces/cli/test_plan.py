@@ -18,13 +18,13 @@ def iso(seconds):
 
 
 def steps():
-    """As of now: hours may lie between this file's import and its tests."""
+    """As of now: hours may lie between this file's import and its tests. In hours: a test takes its time."""
     return [
         {"code": "pushes", "s": 43_200.0, "at": None, "detail": "2 pushes a day are expected"},
         {"code": "policy_gap", "s": 600.0, "at": None, "detail": "its share"},
-        {"code": "last_poll", "s": None, "at": iso(-300), "detail": "the last look"},
-        {"code": "turn", "s": None, "at": iso(300.5), "detail": "its turn under adaptive"},
-        {"code": "of_a_later_version", "s": None, "at": iso(600.5), "detail": "words of its own\x1b[31m"},
+        {"code": "last_poll", "s": None, "at": iso(-5 * 3600), "detail": "the last look"},
+        {"code": "turn", "s": None, "at": iso(5 * 3600), "detail": "its turn under adaptive"},
+        {"code": "of_a_later_version", "s": None, "at": iso(10 * 3600), "detail": "words of its own\x1b[31m"},
     ]
 
 
@@ -49,8 +49,8 @@ def test_the_reasoning_is_shown_step_by_step(shown):
         "why then gap or wait next look",
         "a push is expected every 12 h –",
         "its share of the polls 10 min –",
-        "last look – 5 min ago",
-        "its turn in the queue – in 5 min",
+        "last look – 5 h ago",
+        "its turn in the queue – in 5 h",
     ]
     assert "\x1b[31m" not in "\n".join(lines)
 

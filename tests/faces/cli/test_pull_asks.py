@@ -216,7 +216,7 @@ def test_progress_of_a_time_says_what_happened_in_it(ask, api):
     before = time.time()
     ask("pull", "progress", "--from", "24h")
     (since,) = api.asked[-1][2]["from"]
-    assert abs(datetime.fromisoformat(since).timestamp() - (before - 86_400)) < 5
+    assert before - 1 <= datetime.fromisoformat(since).timestamp() + 86_400 <= time.time()
 
 
 def test_trigger_asks_and_names_the_task(ask, api):

@@ -63,6 +63,10 @@ class World:
     def project(self, key: str) -> dict[str, object]:
         return self.node.client.get(f"/api/pull/projects/{key.replace('/', '%2F')}/config").json()
 
+    def failed(self, key: str) -> list[dict[str, object]]:
+        items = self.node.client.get("/api/pull/projects/failed").json()["items"]
+        return [item for item in items if item["project_key"] == key]
+
     def idle(self, *keys: str) -> None:
         """Whatever runs or waits has ended."""
         for key in keys:
@@ -217,6 +221,8 @@ def test_config_is_changed_shown_and_taken_back(world, projects, told, cli):
 
 
 def test_list_and_show(world, projects, told, cli):
+    world.triggered(CORE)  # finds nothing new
+    world.idle(CORE)
     assert [p["project_key"] for p in told("list", "--search=devops/")["items"]] == [CORE, PAYMENT]
     assert told("list", "--search=nothing")["items"] == []
     assert CORE in cli("list").stdout
@@ -239,7 +245,9 @@ def test_a_trigger_puts_what_is_new_at_the_target_and_a_second_one_skips(world, 
     assert (done["status"], done["changes_count"], done["source_commit_sha"]) == ("success", 1, tip)
     assert (done["target_commit_sha"], target.tip()) == (tip, tip)
     assert told("task-status", str(done["task_id"]))["status"] == "success"
+    world.idle("team/fresh")  # it hears of an end when that is stored
     assert told("trigger", "team/fresh", "--wait")["status"] == "skipped"
+    world.idle("team/fresh")
     batch = told("trigger", "--projects=team/fresh,team/none", "--wait", "60", code=5)
     assert batch["not_found"] == ["team/none"]
     assert [t["status"] for t in batch["tasks"]] == ["skipped"]
@@ -287,6 +295,7 @@ def test_errors_are_told_and_a_reset_brings_a_project_back(world, told, cli):
     assert "team/broken" in cli("errors", "recent").stdout
     assert told("errors", "statistics", "--hours=1")["by_type"]["NOT_FOUND"]["affected_projects"] == 1
     assert "1个项目" in cli("errors", "statistics", LANG="zh_CN.UTF-8").stdout
+    world.node.until(lambda: any(not i["enabled"] for i in world.failed("team/broken")))
     (failed,) = [i for i in told("errors", "failed-projects")["items"] if i["project_key"] == "team/broken"]
     assert (failed["enabled"], failed["last_error_type"]) == (False, "NOT_FOUND")
     assert "paused: " in cli("show", "team/broken").stdout

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from evermirror.core.schedule import search
 from tests.support.node import NodeThread
 from tests.support.ports import free_port
 
@@ -112,11 +113,13 @@ def test_sync_marks_refs_that_were_rewritten_and_deleted(cli, repo, key):
     assert gone[2:] == ["–", "deleted"]
 
 
-def test_sync_waits_for_a_commit_that_is_not_there_yet(cli, repo, key):
+def test_sync_waits_for_a_commit_that_is_not_there_yet(cli, repo, key, monkeypatch):
+    monkeypatch.setattr(search, "ANSWER_S", 18.0)  # for the last look, which a busy machine is slow with
+    monkeypatch.setattr(search, "ANSWER_SHARE", 0.9)
     repo.branch("later")
     coming = repo.commit(branch="later")
     repo.delete_branch("later")
-    done = cli("sync", key, "--wait", "2s", "--min-commit", coming, code=1)
+    done = cli("sync", key, "--wait", "20s", "--min-commit", coming, code=1)
     assert "NOT_FOUND" in done.stderr
     assert f"do not contain commit {coming}" in lines_of_one(done.stderr)
     pushing = threading.Timer(1.5, repo.git, ("branch", "later", coming))

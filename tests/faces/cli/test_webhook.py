@@ -210,12 +210,12 @@ def test_the_orders_under_way_and_of_late_are_listed(api, ask):
     early = answer("check", id=5, all=False, group="github.com/a", error="the database is away\x1b[31m")
     orders = [RUNNING, early, answer("remove", id=4, all=False, total=None)]
     api.on("GET", ORDERS, (200, {"items": orders}))
-    done = ask("webhook", "status")
+    done = ask("webhook", "status", env={"TZ": "UTC"})
     assert done.returncode == 0, done.stderr
     head, first, second, third, *below = done.stdout.splitlines()
     assert head.split() == ["order", "what", "about", "by", "begun", "state", "done"]
     assert first.split()[:4] == ["7", "register", "all", "ann"]
-    assert first.split()[5:] == ["running", "1", "of", "3"]
+    assert first.split()[4:] == ["11-16", "12:00", "running", "1", "of", "3"]
     assert second.split()[:3] == ["5", "check", "github.com/a"]
     assert "ended early" in second
     assert "named ones" in third

@@ -146,7 +146,7 @@ class Pair:
         return got
 
 
-async def until(holds, within_s=5.0):
+async def until(holds, within_s=20.0):
     async with asyncio.timeout(within_s):
         while not holds():
             await asyncio.sleep(0.01)
