@@ -30,6 +30,7 @@ def small_sizes(hash_: Hash | None = None) -> Iterator[None]:
             patch.setattr(module, "BATCH", 3)
         patch.setattr(keyindex, "SLOTS_MIN", 4)
         patch.setattr(keyindex, "WASTE_MIN", 8)
+        patch.setattr(keyindex, "LATELY_MAX", 2)
         if hash_ is not None:
 
             def many(letters: Sequence[bytes]) -> NDArray[np.uint64]:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evermirror.core.fleet.hashing import key_hash
-from evermirror.core.fleet.keyindex import BATCH, EMPTY, KEY_BYTES_MAX, KeyIndex
+from evermirror.core.fleet.keyindex import BATCH, EMPTY, KEY_BYTES_MAX, LATELY_MAX, KeyIndex
+from evermirror.core.fleet.letters import LettersInMemory
 from tests.core.fleet.small import POOR, small_sizes
 
 Script = list[tuple[bool, list[str]]]  # keys that are put, or forgotten
@@ -120,6 +121,30 @@ def test_letters_of_forgotten_keys_do_not_pile_up(monkeypatch: pytest.MonkeyPatc
     assert index.rows == 1000
     assert index.nbytes < 3_000_000  # 8.3 MB of letters passed through
     assert 1 <= len(rewritten) <= 8  # each time at least a megabyte was to be won
+
+
+class Counted(LettersInMemory):
+    reads = 0
+
+    def read(self, start: int, end: int) -> bytes:
+        self.reads += 1
+        return super().read(start, end)
+
+
+def test_what_was_asked_for_lately_is_known_without_a_read() -> None:
+    letters = Counted()
+    index = KeyIndex(letters)
+    rows = put(index, names := [f"example.org/{n}" for n in range(3 * LATELY_MAX)])
+    for at in range(0, len(names), 500):  # as a worker tells what it holds, and is then told of it
+        some = slice(at, at + 500)
+        assert [index.row_of(name) for name in names[some]] == rows[some]
+        before = letters.reads
+        assert [index.key_of(row) for row in rows[some]] == names[some]
+        assert letters.reads - before <= 500 * (at // LATELY_MAX != (at + 500) // LATELY_MAX)
+    assert len(index._lately) <= LATELY_MAX
+    index.forget(rows[-1])
+    assert put(index, ["example.org/another"]) == [rows[-1]]
+    assert index.key_of(rows[-1]) == "example.org/another"
 
 
 @pytest.mark.parametrize("n", [3_000, 100_000])

@@ -40,6 +40,7 @@ KEY_BYTES_MAX = 0xFFFF  # lengths are kept in two bytes
 LETTERS_MAX = 0xFFFF_FFFF  # starts are kept in four bytes: enough for 50 million keys
 WASTE_MIN = 1 << 20  # bytes; less is not worth writing them anew
 SPAN = 4  # times as many letters as are wanted are read at once rather than each key for itself
+LATELY_MAX = 8192  # keys that are remembered as they were asked for: about a MB
 BATCH = 1 << 16  # keys looked at together: what is needed meanwhile stays small
 
 
@@ -49,6 +50,7 @@ class KeyIndex:
     __slots__ = (
         "_free",
         "_hash",
+        "_lately",
         "_length",
         "_lengths",
         "_letters",
@@ -69,6 +71,7 @@ class KeyIndex:
         self.lost: LettersLost | None = None  # why nothing here is to be decided from any more
         self._used = 0
         self._free = array("i")
+        self._lately: dict[int, str] = {}  # by row: who tells of a repo is soon told of it in turn
         self._letters = letters if letters is not None else LettersInMemory()
         self._waste = 0  # letters that belong to nobody
         self._set_columns(
@@ -103,17 +106,29 @@ class KeyIndex:
         slot, size = self._slot, self._size
         at = hash_ % size
         while (row := slot[at]) >= 0:
-            if self._hash[row] == hash_ and self._length[row] == len(letters) and self._is(row, letters):
-                return row
+            if self._hash[row] == hash_ and self._length[row] == len(letters):
+                if self._lately.get(row) == key:
+                    return row
+                if self._is(row, letters):
+                    self._note(row, key)
+                    return row
             at = (at + 1) % size
         return EMPTY
 
     def key_of(self, row: int) -> RepoKey:
+        lately = self._lately.get(row)
+        if lately is not None:
+            return RepoKey(lately)
         start = self._start[row]
         letters = self._read(start, start + self._length[row])
         if bytes_hash(letters) != self._hash[row]:
             raise self._not_as_put()
         return RepoKey(letters.decode())
+
+    def _note(self, row: int, key: str) -> None:
+        if len(self._lately) >= LATELY_MAX:
+            self._lately.clear()
+        self._lately[row] = key
 
     def _is(self, row: int, letters: bytes) -> bool:
         """Whether a row with the same hash and length has these letters."""
@@ -128,6 +143,7 @@ class KeyIndex:
     def forget(self, row: int) -> None:
         """Its key is unknown from here on, and its number free."""
         self._empty_slot(row)
+        self._lately.pop(row, None)
         self._waste += self._length[row]
         self._start[row], self._length[row], self._hash[row] = 0, 0, bytes_hash(b"")
         self._free.append(row)

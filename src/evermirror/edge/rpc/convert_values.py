@@ -44,6 +44,8 @@ def name(value: str, what: str) -> str:
 
 def maybe_name(value: str, what: str, *, bytes_max: int = NAME_BYTES_MAX) -> str:
     """The same where none is fine too."""
+    if value.isascii() and len(value) <= bytes_max and "\0" not in value:
+        return value  # nearly all of very many
     try:
         size = len(value.encode())
     except UnicodeEncodeError:

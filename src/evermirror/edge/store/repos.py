@@ -303,19 +303,15 @@ async def assigned(db: Database, keys: Sequence[RepoKey]) -> list[AssignedSpec]:
     query = sa.select(*_SPEC).where(IN_CATALOG, db.among_many(repos.c.key, asked))
     async with db.read() as c:
         found = {
-            row.key: AssignedSpec(rows.spec_out(row), rows.activity_out(row), row.enabled)
-            for row in await c.execute(query)
+            key: AssignedSpec(
+                rows.spec_of(key, *spec), rows.activity_of(fast, middle, slow, as_of, last, rhythm), enabled
+            )
+            for key, *spec, enabled, fast, middle, slow, as_of, last, rhythm in await c.execute(query)
         }
     return [found[key] for key in asked if key in found]
 
 
-_SPEC = tuple(
-    repos.c[name]
-    for name in (
-        "key", "url", "host", "priority", "interval_s", "mode", "private", "credential", "fallbacks",
-        "pulled", "hooked", "enabled", *rows.activity_in(Activity()),
-    )
-)  # fmt: skip
+_SPEC = tuple(repos.c[name] for name in (*rows.SPEC, "enabled", *rows.activity_in(Activity())))
 
 
 async def keys_of_source(db: Database, source: str) -> AsyncIterator[list[RepoKey]]:

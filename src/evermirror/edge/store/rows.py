@@ -146,8 +146,21 @@ def activity_in(activity: Activity) -> dict[str, object]:
 
 
 def activity_out(row: Row) -> Activity:
-    counts = counts_of(row.activity_fast, row.activity_middle, row.activity_slow)
-    return Activity(counts, row.activity_as_of, row.last_push_at, rhythm_out(row.activity_rhythm))
+    return activity_of(
+        row.activity_fast,
+        row.activity_middle,
+        row.activity_slow,
+        row.activity_as_of,
+        row.last_push_at,
+        row.activity_rhythm,
+    )
+
+
+def activity_of(
+    fast: float, middle: float, slow: float, as_of: float, last_push_at: float, rhythm: bytes | None
+) -> Activity:
+    """In the order of ``activity_in``."""
+    return Activity(counts_of(fast, middle, slow), as_of, last_push_at, rhythm_out(rhythm))
 
 
 _PRIORITIES = {p.value: p for p in Priority}
@@ -155,19 +168,54 @@ _MODES = {m.value: m for m in Mode}
 _STATUSES = {s.value: s for s in RepoStatus}
 
 
+SPEC = (
+    "key", "url", "host", "priority", "interval_s", "mode", "private", "credential", "fallbacks", "pulled",
+    "hooked",
+)  # fmt: skip
+
+
 def spec_out(row: Row) -> RepoSpec:
+    return spec_of(
+        row.key,
+        row.url,
+        row.host,
+        row.priority,
+        row.interval_s,
+        row.mode,
+        row.private,
+        row.credential,
+        row.fallbacks,
+        row.pulled,
+        row.hooked,
+    )
+
+
+def spec_of(
+    key: str,
+    url: str,
+    host: str,
+    priority: str,
+    interval_s: float | None,
+    mode: str,
+    private: bool,
+    credential: str | None,
+    fallbacks: str,
+    pulled: bool,
+    hooked: bool,
+) -> RepoSpec:
+    """In the order of SPEC: for very many rows, whose columns have no names then."""
     return RepoSpec(
-        key=RepoKey(row.key),
-        url=row.url,
-        host=Host(row.host),
-        priority=_PRIORITIES[row.priority],
-        interval_s=row.interval_s,
-        mode=_MODES[row.mode],
-        private=row.private,
-        credential=row.credential,
-        fallbacks=texts_out(row.fallbacks),
-        pulled=row.pulled,
-        hooked=row.hooked,
+        RepoKey(key),
+        url,
+        Host(host),
+        _PRIORITIES[priority],
+        interval_s,
+        _MODES[mode],
+        private,
+        credential,
+        texts_out(fallbacks),
+        pulled,
+        hooked,
     )
 
 
