@@ -66,4 +66,4 @@ needs:
 	@tools/test-needs
 
 pytest: dev
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) $(ARGS) || $(BIN)/python tools/second-look $$?

@@ -226,7 +226,7 @@ def test_one_question_is_asked_at_a_time_and_not_after_leaving(browse: Browsing)
     expect(dialog).to_have_count(1)
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
-    assert page.evaluate("document.activeElement.id") == "view"
+    expect(page.locator("#view")).to_be_focused()
 
 
 def test_a_failure_of_what_is_not_asked_any_more_goes_away(browse: Browsing):

@@ -72,8 +72,8 @@ def test_what_a_node_does_is_told_in_order(node, upstream):
     assert about[3]["data"]["task_id"] == task["task_id"]
     assert about[3]["data"]["status"] == "success"
     assert "worker.joined" in [item["type"] for item in items]
-    metrics = node.client.get("/metrics").text
-    assert 'evermirror_events_total{type="refs.changed"} 2.0' in metrics
+    told = 'evermirror_events_total{type="refs.changed"} 2.0'  # counted once it is stored
+    metrics = until(lambda: told in (text := node.client.get("/metrics").text) and text, told)
     assert "evermirror_event_followers 0.0" in metrics
 
 
