@@ -11,6 +11,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import settings
 
+from tests.support.failures import watch
 from tests.support.order import arranged, file_of
 from tests.support.postgres import PostgresServer, find_bin_dir
 from tests.support.quick_disk import quick_folder
@@ -22,7 +23,8 @@ settings.register_profile("evermirror", parent=settings(), deadline=None)
 settings.load_profile("evermirror")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    watch(config)
     folder = quick_folder()
     if folder is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))  # read when the first tmp_path is made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,7 @@ from evermirror.core.fleet.events import Moment, OtherReported, ReportId, Worker
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.core.fleet.table import LIVE, REMOVED, TRUSTED_ONLY
+from evermirror.edge.store import fleet_load
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import Decided, Outcome, RepoVerified, TaskRecorded, WorkerBound
 from evermirror.errors import UsageError
@@ -396,6 +398,22 @@ async def test_more_than_one_chunk_is_read(store, monkeypatch):
     rows = [copy(key, on) for key in keys for on in (0, 1, 2)]
     await decide(store, *(PutWorker(worker(i)) for i in range(3)), PutCopies(tuple(rows)))
     assert await placed(store) == {(r.key, r.worker): r for r in rows}
+
+
+async def test_a_start_that_is_cancelled_leaves_a_connection_that_works(store, monkeypatch):
+    monkeypatch.setattr(fleet_load, "CHUNK", 1)
+    await store.upsert_repos(repo(f"example.org/{n}") for n in range(20))
+    cut = 0
+    for turns in range(0, 80, 2):
+        loading = asyncio.create_task(fleet_load.load(store._db))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cut += loading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await loading
+        machine = FleetMachine(FleetSettings(), 9, Moment(0.0, 1000.0), await store.load_fleet())
+        assert machine.totals().repos == 20
+    assert cut > 20
 
 
 # The epoch

@@ -396,3 +396,24 @@ async def test_a_look_that_a_close_meets_leaves_no_connection_behind(tmp_path, l
         del database, c
         gc.collect()
     assert not told
+
+
+@pytest.mark.parametrize("how", ["read", "write"])
+async def test_what_a_close_meets_leaves_no_connection_at_the_server(postgres_database, how):
+    database = await Database.open(parse_place(postgres_database))
+    async with getattr(database, how)() as c:
+        closing = asyncio.create_task(database.close())
+        await asyncio.sleep(0.05)
+        assert (await c.execute(sa.select(sa.literal(1)))).scalar_one() == 1
+    await closing
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    looking = await Database.open(parse_place(postgres_database))
+    try:
+        async with asyncio.timeout(10):  # the server needs a moment to see that one has left
+            while True:
+                async with looking.read() as c:
+                    if (await c.exec_driver_sql(f"SELECT count(*) {others}")).scalar_one() == 0:
+                        break
+                await asyncio.sleep(0.05)
+    finally:
+        await looking.close()

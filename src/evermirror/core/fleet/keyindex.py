@@ -40,7 +40,7 @@ KEY_BYTES_MAX = 0xFFFF  # lengths are kept in two bytes
 LETTERS_MAX = 0xFFFF_FFFF  # starts are kept in four bytes: enough for 50 million keys
 WASTE_MIN = 1 << 20  # bytes; less is not worth writing them anew
 SPAN = 4  # times as many letters as are wanted are read at once rather than each key for itself
-LATELY_MAX = 8192  # keys that are remembered as they were asked for: about a MB
+LATELY_MAX = 8192  # keys that are remembered as they were asked for: usually a MB
 BATCH = 1 << 16  # keys looked at together: what is needed meanwhile stays small
 
 

@@ -33,7 +33,7 @@ from evermirror.model.failure import Failure, FailureError, FailureKind
 
 BUSY_S = 30.0  # how long a writer waits for another process; a large migration or bulk load may take seconds
 CONNECT_S = 10.0  # a PostgreSQL that does not answer by then is told as unreachable
-CLOSE_S = 10.0  # for looks under way when the database is closed
+CLOSE_S = 10.0  # for what is under way when the database is closed
 COMMAND_S = 120.0  # one statement on PostgreSQL; bulk loads of a million rows are chunked and stay far below
 READERS = 4  # connections that read at the same time; a read takes milliseconds
 PG_CONNECTIONS = 10
@@ -104,8 +104,8 @@ class Database:
         self._reader = reader
         self._writer = writer
         self._gate = gate
-        self._looks = 0  # under way
-        self._at_rest = asyncio.Event()  # no look is, since somebody closes it
+        self._uses = 0  # under way
+        self._at_rest = asyncio.Event()  # none is, since somebody closes it
         self._closes = False
 
     @classmethod
@@ -216,7 +216,7 @@ class Database:
 
         ``planned_anew``: PostgreSQL plans each question for its own values. Otherwise it may take one plan
         for all from the sixth time on, and that knows no pattern and no filter."""
-        with _Told(self._place.secret), self._look():
+        with _Told(self._place.secret), self._under_way():
             async with self._reader.connect() as connection:
                 if planned_anew and not self.is_sqlite:
                     await connection.exec_driver_sql("SET LOCAL plan_cache_mode = force_custom_plan")
@@ -227,13 +227,13 @@ class Database:
                         await connection.invalidate()  # no pool will ever close it
 
     @contextmanager
-    def _look(self) -> Iterator[None]:
-        self._looks += 1
+    def _under_way(self) -> Iterator[None]:
+        self._uses += 1
         try:
             yield
         finally:
-            self._looks -= 1
-            if self._closes and not self._looks:
+            self._uses -= 1
+            if self._closes and not self._uses:
                 self._at_rest.set()
 
     @asynccontextmanager
@@ -244,8 +244,9 @@ class Database:
                 async with self._gate, self._writer.begin() as connection:
                     yield connection
             else:
-                async with _postgres_turn(self._writer) as connection:
-                    yield connection
+                with self._under_way():  # SQLite's gate holds up a close by itself
+                    async with _postgres_turn(self._writer) as connection:
+                        yield connection
 
     @asynccontextmanager
     async def rebuild(self) -> AsyncIterator[AsyncConnection]:
@@ -271,7 +272,7 @@ class Database:
     async def close(self) -> None:
         """Readers first: the last to close checkpoints, and that must be the writer, under its lock."""
         self._closes = True
-        if self._looks:
+        if self._uses:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await self._at_rest.wait()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
@@ -26,6 +26,8 @@ from evermirror.edge.store.collector import collector_paused
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import copies, leases, reports_taken, repos, workers
 from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerId, WorkerRecord
+
+_Kind = TypeVar("_Kind", bound=np.generic)
 
 CHUNK = 10_000  # rows read at once: about a MB
 _LINE = "\n"  # between keys, and between lists of pins: neither has one
@@ -85,8 +87,8 @@ async def _load_repos(
         pinned = np.flatnonzero(marks & _PINNED).tolist()
         texts = pins.split(_LINE) if pins is not None else []
         own = {place: rows.texts_out(text) for place, text in zip(pinned, texts, strict=True)}
-        trusted_only, salts = (marks & _TRUSTED_ONLY).astype(np.bool_), (marks // _SALT).astype(np.uint8)
-        at = tables.put_repos(keys.split(_LINE), trusted_only, salts, own)
+        trusted_only = (marks & _TRUSTED_ONLY).astype(np.bool_)
+        at = tables.put_repos(keys.split(_LINE), trusted_only, _narrow(marks // _SALT, np.uint8), own)
         tables.remove(at[(marks & _LEFT).astype(np.bool_)])
         ids.append(numbers)
         places.append(at)
@@ -111,8 +113,8 @@ async def _load_copies(
             (facts % _WORKERS).astype(np.uint16),
             (facts // _WORKERS % 256).astype(np.uint8),
             (facts // _WORKERS // 256 % 256).astype(np.uint8),
-            (facts // _WORKERS // 256**2).astype(np.uint8),
-            _numbers(since_text).astype(np.uint32),
+            _narrow(facts // _WORKERS // 256**2, np.uint8),
+            _narrow(_numbers(since_text), np.uint32),
         )
 
     await _each_chunk(db, c, _COPIES, lambda last: divmod(last, _WORKERS), put)
@@ -120,6 +122,14 @@ async def _load_copies(
 
 def _numbers(joined: str) -> NDArray[np.int64]:
     return np.fromstring(joined, np.int64, sep=",")
+
+
+def _narrow(values: NDArray[np.int64], kind: type[_Kind]) -> NDArray[_Kind]:
+    """The same numbers; none of them may be others by that."""
+    narrow = values.astype(kind)
+    if not np.array_equal(narrow, values):
+        raise ValueError(f"a number in the database is not one of {np.dtype(kind)}")
+    return narrow
 
 
 async def _each_chunk(
@@ -145,12 +155,14 @@ async def _each_chunk(
     last, *columns = await read(-1)
     while last is not None:
         following = asyncio.create_task(read(last))
-        await asyncio.sleep(0)  # it begins
         try:
+            await asyncio.sleep(0)  # it begins
             put(*columns)
+            last, *columns = await following
         finally:
-            await asyncio.wait((following,))  # also where that failed: the connection is not left at work
-        last, *columns = following.result()
+            if not following.done():  # this was cancelled, or failed: the connection is not left at work
+                following.cancel()
+                await asyncio.wait((following,))
 
 
 _REPOS = f"""

@@ -46,6 +46,7 @@ export default function actions(ctx, { repo, key, touch, look }) {
 
   async function check() {
     clearTimeout(timer);
+    if (!task) return;
     const mine = task;
     const followed = () => task?.task_id === mine.task_id;  // two may ask at once, and each tells something newer
     let told = null;
