@@ -110,8 +110,7 @@ async def test_a_change_is_told_at_once(house, grpc, monkeypatch):
                 await asyncio.sleep(0.001)
                 assert time.perf_counter() - began < 10
             took_s.append(time.perf_counter() - began)
-        assert min(took_s) < 0.05, took_s  # what is not told at once is told so at best
-        assert statistics.median(took_s) < 2.0, took_s  # what the machine does meanwhile takes time as well
+        assert statistics.median(took_s) < 0.05, took_s
 
 
 async def test_everything_is_told_to_who_begins_in_parts_that_it_acknowledges(house):

@@ -91,7 +91,7 @@ def test_the_home_is_the_limit_and_not_the_tunnel(net, fleet, key):
         fleet.until(lambda: fleet.served(key) == tip)
         took_s = time.monotonic() - began
     assert took_s >= 0.9 * size / PLANNED_BYTES_PER_S, "it did not come through the narrow way"
-    assert took_s <= 10 * size / PLANNED_BYTES_PER_S  # git and Python take their time on a busy machine
+    assert took_s <= 4 * size / PLANNED_BYTES_PER_S
     fleet.assert_whole(key)
 
 

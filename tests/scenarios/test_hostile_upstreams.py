@@ -269,17 +269,11 @@ async def test_twenty_thousand_refs_come_in_bounded_time_and_one_that_moves_cost
         moved = s.bad.commit(names[1].removeprefix("refs/heads/"))
         started = time.monotonic()
         task = await s.up.sync(NAME)
-        took_s = [time.monotonic() - started]
+        assert time.monotonic() - started < max(first_s / 2, 2)
         assert task["result"]["changes"] == [
             {"ref": names[0], "old": tip, "new": None},
             {"ref": names[1], "old": tip, "new": moved},
         ]
-        while min(took_s) >= max(first_s / 2, 2) and len(took_s) < 4:  # the machine was busy just then
-            s.bad.commit(names[1].removeprefix("refs/heads/"))
-            started = time.monotonic()
-            assert (await s.up.sync(NAME))["result"]["changes_total"] == 1
-            took_s.append(time.monotonic() - started)
-        assert min(took_s) < max(first_s / 2, 2), took_s
 
 
 # Slow, stalled, endless, cut short
