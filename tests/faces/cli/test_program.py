@@ -6,10 +6,10 @@ import json
 import os
 import pty
 import re
-import resource
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,11 @@ CANARY = "c4n4ry-s3cr3t"
 
 
 def test_version_is_answered_in_under_0_3_seconds(spawn):
-    took = []  # of a processor: how long others keep it busy is not the program's doing
+    took = []
     for _ in range(3):
-        began = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.perf_counter()
         result = spawn("--version")
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        took.append(ended.ru_utime - began.ru_utime + ended.ru_stime - began.ru_stime)
+        took.append(time.perf_counter() - began)
         assert (result.returncode, result.stdout) == (0, f"evermirror {__version__}\n")
     assert min(took) < 0.3
 

@@ -13,6 +13,7 @@ Rules
 - A row's number stays with its key until it is forgotten; then the number is given to a later key.
 - Equal hashes prove nothing: the letters are compared, always.
 - Letters that do not have the hash they were put with are not believed: ``lost`` says so from then on.
+- Keys that were asked for lately are remembered, a bounded number of them: their letters were compared then.
 - A forgotten row leaves no mark in the slots: those behind it move up, so that searches stay short.
 - Letters of forgotten rows remain until they are half of all; then all are written anew. A repo that left
   the catalog is not forgotten by that: its row and letters stay until a ``CatalogChanged`` names it among
