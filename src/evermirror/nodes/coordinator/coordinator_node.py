@@ -20,7 +20,7 @@ from evermirror.nodes import lifecycle
 from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator.door import Door
-from evermirror.nodes.coordinator.footprint import let_code_go
+from evermirror.nodes.coordinator.footprint import let_files_go
 from evermirror.nodes.coordinator.front import check_exposure, http_front
 from evermirror.nodes.coordinator.lead import Lead, fleet_settings, leading
 from evermirror.nodes.coordinator.own_ca import pki_folder
@@ -99,7 +99,7 @@ async def coordinating(config: Config, *, accept_removals: bool = False) -> Asyn
         await stack.enter_async_context(http_front(config, sock, lead))
         await lead.begin(stack, broken)
         server = await stack.enter_async_context(Door(config, lead.store, lead.reception.serve).open())
-        let_code_go()  # everything has started
+        let_files_go()  # everything has started
         yield CoordinatorNode(config, url, server.port, lead, broken)
 
 

@@ -21,6 +21,7 @@ LARGE_BYTES = 1024 * 1024
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of GNU's malloc.h
 _MADV_DONTNEED = 4  # of Linux
 _MAPS = Path("/proc/self/smaps")
+_READ_ONLY = (b"r-xp", b"r--p")
 _HEAD = re.compile(rb"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) \S+ \S+ (\d+)(?: |$)")  # of one mapping
 
 
@@ -53,27 +54,28 @@ def give_back() -> None:
         trim(0)
 
 
-def let_code_go() -> None:
-    """Machine code of the libraries, which the system mapped in large pieces around what the start touched:
-    20 MB. Little of it is needed again, and comes back from the file by itself. Code that was changed in
-    memory would not, and stays. Where the system does not tell what is mapped, nothing is done."""
+def let_files_go() -> None:
+    """Libraries' machine code, constants and tables of names, which the system mapped in large pieces around
+    what the start touched: 25 MB. Little of it is needed again, and comes back from the file by itself. What
+    was changed in memory would not, and stays. Where the system does not tell what is mapped, nothing is
+    done."""
     advise = getattr(ctypes.CDLL(None), "madvise", None)
     if advise is None:
         return
     with contextlib.suppress(OSError, ValueError):  # to save memory is no reason not to start
-        for start, end in _code(_MAPS.read_bytes()):
+        for start, end in _as_in_files(_MAPS.read_bytes()):
             advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
 
 
-def _code(smaps: bytes) -> Iterator[tuple[int, int]]:
-    """Where code of files is, and all as the file has it, by what the system tells of a process (proc(5)).
-    Paths are any bytes; a line that cannot be understood is passed over."""
+def _as_in_files(smaps: bytes) -> Iterator[tuple[int, int]]:
+    """What nobody may write to, and all of it is as the file has it, by what the system tells of a process
+    (proc(5)). Paths are any bytes; a line that cannot be understood is passed over."""
     where: tuple[int, int] | None = None
     for line in smaps.split(b"\n"):
         head = _HEAD.match(line)
         if head is not None:
             start, end, rights, inode = head.groups()
-            of_a_file = rights == b"r-xp" and inode != b"0"
+            of_a_file = rights in _READ_ONLY and inode != b"0"
             where = (int(start, 16), int(end, 16)) if of_a_file else None
         elif where is not None and line.split() == [b"Anonymous:", b"0", b"kB"]:
             yield where
