@@ -49,6 +49,8 @@ async def make_population(server: GitServer, product: Product, n: int, local_fil
     first.bulk_commits(COMMITS, when=time.time() - LONG_AGO_S)  # what is pushed later is younger, as it is
     for i in range(TAGS):
         first.tag(f"v{i}")
+    first.git("repack", "-adq")  # its copies are then a dozen files each, and not two hundred
+    first.git("pack-refs", "--all")
     await mirror_all(product, specs, local_file)
     return Population(specs, first, local_file)
 

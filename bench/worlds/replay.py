@@ -160,25 +160,31 @@ class _Run:
         watching.start()
         before = self._world.server.requests()
         self._push()
+        self._found.polls = self._world.server.requests() - before  # of all sides in the same time
         give_up = time.monotonic() + LAST_S
         while self._waiting and time.monotonic() < give_up:
             time.sleep(0.05)
         if self._waiting:
             raise AssertionError(f"pushes to {len(self._waiting)} upstreams cannot be cloned")
-        self._found.polls = self._world.server.requests() - before
         return self._found
 
     def _push(self) -> None:
+        """Until the replay's time is over."""
         replay, began = self._world.replay, time.monotonic()
         repos = self._world.population
-        for at, i in replay.pushes:
+
+        def sleep_until(at: float) -> None:
             time.sleep(max(0.0, began + (at - replay.start) / replay.speed - time.monotonic()))
+
+        for at, i in replay.pushes:
+            sleep_until(at)
             path = repos.first.path.with_name(f"repo-{i}.git")
             commit = UpstreamRepo(path, f"team/repo-{i}", repos.specs[i].url).commit(when=at)
             counts = at >= replay.start + self._warm_s
             with self._lock:
                 key = str(repos.specs[i].key)
                 self._waiting.setdefault(key, []).append((commit, time.monotonic(), counts))
+        sleep_until(replay.start + replay.length_s)
 
     def _watch(self) -> None:
         """Until the process stops."""
