@@ -13,7 +13,7 @@ from evermirror.core.schedule.policies import CLASS_INTERVAL_S
 from evermirror.errors import UsageError
 from evermirror.model.activity import Activity
 from evermirror.model.repo import Priority
-from evermirror.sim.compare import ALL, NAMES, named, result_of
+from evermirror.sim.compare import ALL, NAMES, named, result_of, tally_of
 from evermirror.sim.peer_run import PeerRun, spread
 from evermirror.sim.peers import (
     PEERS,
@@ -203,6 +203,13 @@ def test_the_quiet_half_is_the_same_under_every_policy_and_told_apart():
         assert result.quiet_mean_s == pytest.approx(result.quiet_repo_mean_s)
     uniform = result_of(traces, "uniform", HOUR, days=6, warm_in_days=1)
     assert uniform.quiet_mean_s <= HOUR
+
+
+def test_each_delay_under_a_rule_is_told_with_the_gap_that_the_push_fell_into():
+    traces = Traces((Trace("a", [END - 4000.0]), Trace("b", [])), END)
+    tally = tally_of(traces, "uniform", HOUR, days=2, warm_in_days=1)
+    assert tally.gaps == pytest.approx([HOUR])
+    assert 0 <= tally.delays[0] <= HOUR
 
 
 def test_progress_is_told_from_begin_to_end():

@@ -9,7 +9,7 @@ from evermirror.sim.oracle import foresee
 from evermirror.sim.peer_run import PeerRun
 from evermirror.sim.peers import PEERS, World
 from evermirror.sim.polling import Progress, Traces, check, judge, simulate, unheard
-from evermirror.sim.polling_result import PollingResult
+from evermirror.sim.polling_result import PollingResult, Tally
 
 ORACLE = "oracle"
 NAMES = (*POLICIES, *PEERS, ORACLE)
@@ -40,12 +40,26 @@ def result_of(
     """As ``simulate``, whoever's rule it is."""
     if name in POLICIES:
         return simulate(traces, name, mean_gap_s, days=days, warm_in_days=warm_in_days, tell=tell)
+    if name == ORACLE:
+        check(traces, mean_gap_s, days, warm_in_days)
+        return foresee([trace.pushes for trace in traces.repos], mean_gap_s, traces.end, days)
+    tally = tally_of(traces, name, mean_gap_s, days=days, warm_in_days=warm_in_days, tell=tell)
+    return tally.result(name, mean_gap_s, days, len(traces.repos))
+
+
+def tally_of(
+    traces: Traces,
+    rule: str,
+    mean_gap_s: float,
+    *,
+    days: float,
+    warm_in_days: float,
+    tell: Progress = unheard,
+) -> Tally:
+    """Every delay under a rule of others."""
     check(traces, mean_gap_s, days, warm_in_days)
     pushes = [trace.pushes for trace in traces.repos]
-    if name == ORACLE:
-        return foresee(pushes, mean_gap_s, traces.end, days)
     start = traces.end - (days + warm_in_days) * DAY_S
-    rule = PEERS[name](World(pushes, start, traces.end))
-    run = PeerRun(pushes, rule, mean_gap_s, start)
+    run = PeerRun(pushes, PEERS[rule](World(pushes, start, traces.end)), mean_gap_s, start)
     judge(run, traces.end, mean_gap_s, days, warm_in_days, tell)
-    return run.tally.result(name, mean_gap_s, days, len(pushes))
+    return run.tally

@@ -66,9 +66,9 @@ class PeerRun:
             gap = now - polled_at[repo]
             if gap > largest:
                 largest = gap
-            polled_at[repo] = now
             known, mine = seen[repo], pushes[repo]
             news = self._see(repo, now) if known < len(mine) and mine[known] <= now else ()
+            polled_at[repo] = now
             wait = gap_s(repo, news, last_push_at[repo], now)
             heapreplace(turns, (turn + wait if turn >= 0.0 else wait * spread(repo), repo))
             tick += 1
@@ -82,10 +82,7 @@ class PeerRun:
         mine, first = self._pushes[repo], self._seen[repo]
         known = bisect_right(mine, now)
         news = mine[first:known]
-        for at in news:
-            if at > self._counting_from:
-                self.tally.delays.append(now - at)
-                self.tally.whose.append(repo)
+        self.tally.see(repo, news, self._polled_at[repo], now, counting_from=self._counting_from)
         self._seen[repo] = known
         self._unseen -= known - first
         self._last_push_at[repo] = mine[known - 1]

@@ -156,7 +156,7 @@ class ThreeCounts:
 
     def __init__(self, world: World) -> None:
         self._gains = [share / tau for share, tau in zip(self.SHARES, self.TAU_S, strict=True)]
-        self._counts = [[0.0, 0.0, 0.0] for _ in world.pushes]
+        self._counts = [(0.0, 0.0, 0.0)] * len(world.pushes)
         self._as_of = [min(pushes[0], world.start) if pushes else world.start for pushes in world.pushes]
         for repo, pushes in enumerate(world.pushes):
             self._learn(repo, pushes[: bisect_right(pushes, world.start)])
@@ -174,16 +174,21 @@ class ThreeCounts:
         return stride
 
     def _learn(self, repo: int, pushes: Sequence[float]) -> None:
-        counts = self._counts[repo]
+        (n0, n1, n2), (tau0, tau1, tau2), as_of = self._counts[repo], self.TAU_S, self._as_of[repo]
+        exp = math.exp
         for at in pushes:
-            age = at - self._as_of[repo]
-            counts[:] = [n * math.exp(-age / tau) + 1.0 for n, tau in zip(counts, self.TAU_S, strict=True)]
-            self._as_of[repo] = at
+            age = at - as_of
+            n0 = n0 * exp(-age / tau0) + 1.0
+            n1 = n1 * exp(-age / tau1) + 1.0
+            n2 = n2 * exp(-age / tau2) + 1.0
+            as_of = at
+        self._counts[repo], self._as_of[repo] = (n0, n1, n2), as_of
 
     def _intensity(self, repo: int, now: float) -> float:
-        age = now - self._as_of[repo]
-        terms = zip(self._gains, self._counts[repo], self.TAU_S, strict=True)
-        return self.BASE + sum(gain * n * math.exp(-age / tau) for gain, n, tau in terms)
+        age, exp = now - self._as_of[repo], math.exp
+        (n0, n1, n2), (tau0, tau1, tau2), (gain0, gain1, gain2) = self._counts[repo], self.TAU_S, self._gains
+        fast, middle = gain0 * n0 * exp(-age / tau0), gain1 * n1 * exp(-age / tau1)
+        return self.BASE + (fast + middle + gain2 * n2 * exp(-age / tau2))
 
 
 class Clairvoyant:

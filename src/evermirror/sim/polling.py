@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from zipfile import BadZipFile
 
-from evermirror.core.schedule.intensity import DAY_S, learn
+from evermirror.core.schedule.intensity import DAY_S, PUSHES_MAX, learn
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.settings import ScheduleSettings
 from evermirror.core.schedule.views import Entry
@@ -194,7 +194,8 @@ class Run:
         for i, trace in enumerate(traces.repos):
             key = RepoKey(f"{HOST}/{i}")
             known = bisect_right(trace.pushes, start)
-            activity = learn(Activity(), trace.pushes[:known], after=0.0, now=start)
+            newest = trace.pushes[max(0, known - PUSHES_MAX) : known]  # no more than these are learnt
+            activity = learn(Activity(), newest, after=0.0, now=start)
             memory = RepoMemory(key, activity=activity, verified_at=start)
             entries.append(Entry(RepoSpec(key, f"https://{key}", HOST), memory))
             self.pushes[key], self.seen[key], self.polled_at[key] = trace.pushes, known, start
@@ -224,10 +225,10 @@ class Run:
             gap = now - polled_at[key]
             if gap > largest:
                 largest = gap
-            polled_at[key] = now
             mine, known = pushes[key], seen[key]
             if known < len(mine) and mine[known] <= now:
                 self._see(key, mine, known, now)
+            polled_at[key] = now
             polled(key, now)
         self.now = end if not unseen_only else now
         self.tally.polls += polls
@@ -236,10 +237,8 @@ class Run:
     def _see(self, key: RepoKey, mine: Sequence[float], known: int, now: float) -> None:
         """A poll found pushes that were not known yet."""
         news = mine[known : bisect_right(mine, now)]
-        for at in news:
-            if at > self.counting_from:
-                self.tally.delays.append(now - at)
-                self.tally.whose.append(self._places[key])
+        place, looked_at = self._places[key], self.polled_at[key]
+        self.tally.see(place, news, looked_at, now, counting_from=self.counting_from)
         self.seen[key] = known + len(news)
         self.unseen -= len(news)
         self.scheduler.learned(key, news, now)

@@ -105,7 +105,6 @@ class HookedRun(Run):
         self.tally.polls += 1
         self.hooked_polls += key in self.hooked and key not in self.asked
         self.tally.largest_gap_s = max(self.tally.largest_gap_s, now - self.polled_at[key])
-        self.polled_at[key] = now
         mine, known = self.pushes[key], self.seen[key]
         if known < len(mine) and mine[known] <= now:
             self._see(key, mine, known, now)
@@ -113,6 +112,7 @@ class HookedRun(Run):
             self._learn(self.trust.changed(key, now, by, now))
         else:
             self.trust.looked(key, now)
+        self.polled_at[key] = now
         self.asked.discard(key)
         self.scheduler.polled(key, now)
 

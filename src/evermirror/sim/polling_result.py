@@ -51,10 +51,11 @@ class Quiet(NamedTuple):
 class Tally:
     """The delays seen so far, and the polls and gaps of the judged time."""
 
-    __slots__ = ("delays", "largest_gap_s", "polls", "whose")
+    __slots__ = ("delays", "gaps", "largest_gap_s", "polls", "whose")
 
     def __init__(self) -> None:
         self.delays: list[float] = []
+        self.gaps: list[float] = []  # between the two looks that the push fell between; the oracle tells none
         self.whose: list[int] = []  # place in the histories of the repo that the delay is of
         self.polls = 0
         self.largest_gap_s = 0.0
@@ -63,6 +64,16 @@ class Tally:
         """What comes from here on counts."""
         self.polls = 0
         self.largest_gap_s = 0.0
+
+    def see(
+        self, repo: int, news: Sequence[float], looked_at: float, now: float, *, counting_from: float
+    ) -> None:
+        """A look at ``now`` found these pushes, the one before was at ``looked_at``; later ones count."""
+        for at in news:
+            if at > counting_from:
+                self.delays.append(now - at)
+                self.gaps.append(now - looked_at)
+                self.whose.append(repo)
 
     def result(
         self, policy: str, mean_gap_s: float, days: float, repos: int, *, least_mean_s: float | None = None
