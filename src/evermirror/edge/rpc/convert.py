@@ -24,7 +24,7 @@ from evermirror.edge.rpc.convert_aggregator import (
     holders_in,
     holders_out,
 )
-from evermirror.edge.rpc.convert_commands import command_in, command_out, limits_in, limits_out
+from evermirror.edge.rpc.convert_commands import command_in, limits_in, limits_out, put_command
 from evermirror.edge.rpc.convert_parts import held_out, relay_in, relay_out, role_in, role_out
 from evermirror.edge.rpc.convert_reports import (
     held_list_in,
@@ -215,7 +215,10 @@ def _down_out(frame: Down) -> pb.Down:
         case Rejected(reason, final):
             return pb.Down(rejected=pb.Rejected(reason=text_out(reason), final=final))
         case Ordered(seq, command):
-            return pb.Down(ordered=pb.Ordered(seq=count(seq, "Ordered.seq"), command=command_out(command)))
+            down = pb.Down()
+            down.ordered.seq = count(seq, "Ordered.seq")
+            put_command(command, down.ordered.command)
+            return down
         case Taken(generation, seq):
             taken = pb.Taken(generation=count(generation, "Taken.generation"), seq=count(seq, "Taken.seq"))
             return pb.Down(taken=taken)

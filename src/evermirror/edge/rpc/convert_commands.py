@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from evermirror.edge.rpc.convert_parts import (
     activity_in,
-    activity_out,
     priority_in,
     priority_out,
+    put_activity,
+    put_spec,
     source_in,
     source_out,
     spec_in,
-    spec_out,
 )
 from evermirror.edge.rpc.convert_push import targets_in, targets_out
 from evermirror.edge.rpc.convert_values import (
@@ -45,21 +45,22 @@ from evermirror.model.repo import Host
 from evermirror.model.task import TaskId
 
 
-def command_out(command: Command) -> pb.Command:
+def put_command(command: Command, m: pb.Command) -> None:
+    """Where it belongs: a message that is given to another is written and read once more by that."""
     match command:
         case AssignRepos():
-            return pb.Command(assign_repos=_assign_out(command))
+            _put_assign(command, m.assign_repos)
         case ReleaseRepos():
-            return pb.Command(release_repos=_release_out(command))
+            m.release_repos.CopyFrom(_release_out(command))
         case SyncNow():
-            return pb.Command(sync_now=_sync_out(command))
+            m.sync_now.CopyFrom(_sync_out(command))
         case LookAt(wanted, sources):
             look = pb.LookAt(keys=keys(wanted, "LookAt.keys"), sources=[source_out(s) for s in sources])
-            return pb.Command(look_at=look)
+            m.look_at.CopyFrom(look)
         case RestoreTip():
-            return pb.Command(restore_tip=_restore_out(command))
+            m.restore_tip.CopyFrom(_restore_out(command))
         case ApplySettings():
-            return pb.Command(apply_settings=limits_out(command))
+            m.apply_settings.CopyFrom(limits_out(command))
 
 
 def command_in(m: pb.Command) -> Command:
@@ -80,18 +81,17 @@ def command_in(m: pb.Command) -> Command:
             raise FrameInvalid("Command is none that is known here")
 
 
-def _assign_out(command: AssignRepos) -> pb.AssignRepos:
-    return pb.AssignRepos(
-        repos=[spec_out(spec) for spec in command.repos],
-        activities=[
-            pb.KnownActivity(activity=None if known is None else activity_out(known))
-            for known in command.activities
-        ],
-        more=command.more,
-        following=keys(sorted(command.following), "AssignRepos.following"),
-        paused=keys(sorted(command.paused), "AssignRepos.paused"),
-        sources=[source_out(source) for source in command.sources],
-    )
+def _put_assign(command: AssignRepos, m: pb.AssignRepos) -> None:
+    for spec in command.repos:
+        put_spec(spec, m.repos.add())
+    for known in command.activities:
+        told = m.activities.add()
+        if known is not None:
+            put_activity(known, told.activity)
+    m.more = command.more
+    m.following.extend(keys(sorted(command.following), "AssignRepos.following"))
+    m.paused.extend(keys(sorted(command.paused), "AssignRepos.paused"))
+    m.sources.extend([source_out(source) for source in command.sources])
 
 
 def _assign_in(m: pb.AssignRepos) -> AssignRepos:

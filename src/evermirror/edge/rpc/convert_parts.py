@@ -26,7 +26,7 @@ from evermirror.edge.rpc.convert_values import (
 )
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.model.access import Role
-from evermirror.model.activity import NO_RHYTHM, Activity, Rhythm, rhythm_of
+from evermirror.model.activity import NO_ACTIVITY, NO_RHYTHM, Activity, Rhythm, rhythm_of
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.kept import KeptTip, Why
 from evermirror.model.messages import HeldRepo
@@ -98,19 +98,30 @@ def role_in(value: pb.NodeRole.ValueType, what: str) -> Role | None:
 
 
 def spec_out(spec: RepoSpec) -> pb.RepoSpec:
-    return pb.RepoSpec(
-        key=name(spec.key, "RepoSpec.key"),
-        url=name(spec.url, "RepoSpec.url"),
-        host=name(spec.host, "RepoSpec.host"),
-        priority=priority_out(spec.priority),
-        interval_s=maybe(finite, spec.interval_s, "RepoSpec.interval_s"),
-        mode=_MODES[spec.mode],
-        private=spec.private,
-        credential=maybe(maybe_name, spec.credential, "RepoSpec.credential"),
-        fallbacks=[name(url, "RepoSpec.fallbacks") for url in spec.fallbacks],
-        pulled=spec.pulled,
-        hooked=spec.hooked,
-    )
+    m = pb.RepoSpec()
+    put_spec(spec, m)
+    return m
+
+
+def put_spec(spec: RepoSpec, m: pb.RepoSpec) -> None:
+    """Where it belongs, and only what is not the default: very many are told at once."""
+    m.key = name(spec.key, "RepoSpec.key")
+    m.url = name(spec.url, "RepoSpec.url")
+    m.host = name(spec.host, "RepoSpec.host")
+    m.priority = _PRIORITIES[spec.priority]
+    m.mode = _MODES[spec.mode]
+    if spec.interval_s is not None:
+        m.interval_s = finite(spec.interval_s, "RepoSpec.interval_s")
+    if spec.private:
+        m.private = True
+    if spec.credential is not None:
+        m.credential = maybe_name(spec.credential, "RepoSpec.credential")
+    if spec.fallbacks:
+        m.fallbacks.extend([name(url, "RepoSpec.fallbacks") for url in spec.fallbacks])
+    if spec.pulled:
+        m.pulled = True
+    if spec.hooked:
+        m.hooked = True
 
 
 def spec_in(m: pb.RepoSpec) -> RepoSpec:
@@ -134,12 +145,21 @@ def spec_in(m: pb.RepoSpec) -> RepoSpec:
 
 
 def activity_out(activity: Activity) -> pb.Activity:
-    return pb.Activity(
-        counts=[finite(c, "Activity.counts") for c in activity.counts],
-        as_of=finite(activity.as_of, "Activity.as_of"),
-        last_push_at=finite(activity.last_push_at, "Activity.last_push_at"),
-        rhythm=_rhythm_out(activity.rhythm),
-    )
+    m = pb.Activity()
+    put_activity(activity, m)
+    return m
+
+
+def put_activity(activity: Activity, m: pb.Activity) -> None:
+    """Where it belongs."""
+    if activity is NO_ACTIVITY:  # nearly all of very many
+        m.counts.extend(activity.counts)
+        return
+    m.counts.extend([finite(c, "Activity.counts") for c in activity.counts])
+    m.as_of = finite(activity.as_of, "Activity.as_of")
+    m.last_push_at = finite(activity.last_push_at, "Activity.last_push_at")
+    if activity.rhythm is not NO_RHYTHM:
+        m.rhythm.extend(_rhythm_out(activity.rhythm))
 
 
 def activity_in(m: pb.Activity) -> Activity:
