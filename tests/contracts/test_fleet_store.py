@@ -29,8 +29,7 @@ from evermirror.edge.store import fleet_load
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import Decided, Outcome, RepoVerified, TaskRecorded, WorkerBound
 from evermirror.errors import UsageError
-from evermirror.model.activity import Activity
-from evermirror.model.repo import Host, Mode, Priority, RepoRecord, RepoSpec
+from evermirror.model.repo import Host, RepoRecord, RepoSpec
 from evermirror.model.task import TaskStatus
 from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerRecord
 
@@ -433,34 +432,3 @@ async def test_an_epoch_is_higher_than_all_before_also_after_a_restore(url, cloc
     clock.now = 6000.0
     assert await second.next_epoch() == 6000
     await second.close()
-
-
-# What workers are told
-
-
-async def test_specs_come_in_the_order_asked_and_only_of_the_catalog(store):
-    full = repo(
-        A,
-        priority=Priority.HIGH,
-        interval_s=600.0,
-        mode=Mode.APPEND_ONLY,
-        private=True,
-        credential="corp",
-        fallbacks=("https://other.example/a",),
-    )
-    await store.upsert_repos([full, repo(B, enabled=False), repo(C), repo("left.org/x")])
-    await store.remove_repos(["left.org/x"], 5.0)
-    found = await store.specs_of([C, "left.org/x", B, "never.seen/x", "bad\0\ud800", A, C])
-    assert [f.spec.key for f in found] == [C, B, A]
-    assert found[2].spec == full.spec
-    assert [f.enabled for f in found] == [True, False, True]
-    assert found[0].activity == Activity()
-    assert await store.specs_of([]) == []
-
-
-async def test_a_thousand_specs_are_one_question_and_more_are_a_mistake(store):
-    keys = [f"example.org/'{i}'" for i in range(1000)]
-    await store.upsert_repos(repo(key) for key in keys)
-    assert [f.spec.key for f in await store.specs_of(keys[::-1])] == keys[::-1]
-    with pytest.raises(ValueError, match="1001"):
-        await store.specs_of([*keys, A])

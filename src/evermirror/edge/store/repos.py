@@ -1,4 +1,4 @@
-"""Questions and changes about repos: bulk load, look-up, what is assigned."""
+"""Questions and changes about repos: bulk load, look-up, those of a source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey, RepoRecord, RepoSpec, RepoStatus
 
 CHUNK = 10_000  # rows handled at a time when all are: a few MB, and no read stays open for long
-SPECS_MAX = 1000  # repos of one command to a worker, twice what the fleet's machine puts into one
 CONFIGS_IN_QUERY = 2000  # keys in one parameter
 KEYS_IN_QUERY = 500  # keys named in one statement; SQLite's oldest limit is 999 parameters
 
@@ -69,15 +68,6 @@ class KnownRepo:
     digest: RefsDigest | None
     verified_at: float | None
     activity: Activity
-
-
-@dataclass(frozen=True, slots=True)
-class AssignedSpec:
-    """A repo as a worker that is to hold it must know it."""
-
-    spec: RepoSpec
-    activity: Activity
-    enabled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,25 +283,6 @@ async def chunks(db: Database) -> AsyncIterator[tuple[KnownRepo, ...]]:
     while found := await whole(next_chunk()):
         after = found[-1].id
         yield tuple(KnownRepo(rows.spec_out(r), r.digest, r.verified_at, rows.activity_out(r)) for r in found)
-
-
-async def assigned(db: Database, keys: Sequence[RepoKey]) -> list[AssignedSpec]:
-    """Those of the keys that are in the catalog, in the order asked; one statement."""
-    if len(keys) > SPECS_MAX:
-        raise ValueError(f"{len(keys)} repos were asked for, and at most {SPECS_MAX} can be")
-    asked = [key for key in dict.fromkeys(keys) if rows.storable(key)]
-    query = sa.select(*_SPEC).where(IN_CATALOG, db.among_many(repos.c.key, asked))
-    async with db.read() as c:
-        found = {
-            key: AssignedSpec(
-                rows.spec_of(key, *spec), rows.activity_of(fast, middle, slow, as_of, last, rhythm), enabled
-            )
-            for key, *spec, enabled, fast, middle, slow, as_of, last, rhythm in await c.execute(query)
-        }
-    return [found[key] for key in asked if key in found]
-
-
-_SPEC = tuple(repos.c[name] for name in (*rows.SPEC, "enabled", *rows.activity_in(Activity())))
 
 
 async def keys_of_source(db: Database, source: str) -> AsyncIterator[list[RepoKey]]:

@@ -26,6 +26,7 @@ from evermirror.edge.store import (
     pull_course,
     repo_list,
     repos,
+    specs,
     tasks,
     tokens,
 )
@@ -42,12 +43,8 @@ from evermirror.edge.store.migrate import migrate
 from evermirror.edge.store.news_store import NewsStore
 from evermirror.edge.store.pushes import PushStore
 from evermirror.edge.store.repo_list import RepoSelection
-from evermirror.edge.store.repos import (
-    AssignedSpec,
-    KnownRepo,
-    KnownSource,
-    UpsertCounts,
-)
+from evermirror.edge.store.repos import KnownRepo, KnownSource, UpsertCounts
+from evermirror.edge.store.specs import AssignedSpec
 from evermirror.edge.store.watch_store import WatchStore
 from evermirror.edge.store.whole import whole
 from evermirror.edge.store.writes import Entry
@@ -169,7 +166,7 @@ class Store(
 
     async def specs_of(self, keys: Sequence[RepoKey]) -> list[AssignedSpec]:
         """Those of at most 1,000 keys that are in the catalog, in the order asked."""
-        return await whole(repos.assigned(self._db, keys))
+        return await whole(specs.assigned(self._db, keys))
 
     def keys_of_source(self, source: str) -> AsyncIterator[list[RepoKey]]:
         """The repos that are in the catalog because of ``source``, some thousands at a time."""

@@ -16,7 +16,7 @@ from evermirror.core.fleet.decisions import (
     Release,
     SetLimits,
 )
-from evermirror.edge.store.repos import AssignedSpec
+from evermirror.edge.store.specs import AssignedSpec
 from evermirror.model.messages import AssignRepos, LookAt, ReleaseRepos
 from evermirror.model.messages import Command as WorkerCommand
 from evermirror.model.relay import Source
