@@ -1,6 +1,6 @@
 """What a worker must know of the repos that it is to hold: one question for all of them, and one row.
 
-The database itself makes one list of them, as JSON. With a row for each, SQLite's thread would take a step for
+The database itself makes one list of them, as JSON. With a row for each, SQLite's thread takes a step for
 each, and at every step the interpreter's lock goes to that thread and back: as long as all else together.
 Numbers with a fraction keep all their digits: what is told is what was written.
 """
@@ -85,7 +85,7 @@ def _activity_out(*numbers_and_rhythm: Any) -> Activity:
     return rows.activity_of(fast, middle, slow, as_of, last_push_at, kept)
 
 
-def _listed(*, by_sqlite: bool) -> sa.Select[tuple[str | None]]:
+def _listed(*, by_sqlite: bool) -> sa.Select[str | None]:
     """Nothing where there is no such repo, or an empty list."""
     f = sa.func
     list_of, all_of = (f.json_array, f.json_group_array) if by_sqlite else (f.json_build_array, f.json_agg)
@@ -98,7 +98,7 @@ def _listed(*, by_sqlite: bool) -> sa.Select[tuple[str | None]]:
     known = sa.or_(*(number != 0.0 for number in numbers), rhythm.is_not(None))
     hexed = f.hex(rhythm) if by_sqlite else f.encode(rhythm, "hex")
     learnt = list_of(*map(exact, numbers), sa.case((rhythm.is_not(None), hexed)))
-    told = {name: repos.c[name] for name in (*rows.SPEC, "enabled")}
+    told: dict[str, sa.ColumnElement[Any]] = {name: repos.c[name] for name in (*rows.SPEC, "enabled")}
     told["interval_s"] = sa.case((interval_s.is_not(None), exact(interval_s)))
     return sa.select(sa.cast(all_of(list_of(*told.values(), sa.case((known, learnt)))), sa.Text))
 
