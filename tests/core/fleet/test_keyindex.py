@@ -131,6 +131,22 @@ class Counted(LettersInMemory):
         return super().read(start, end)
 
 
+def test_what_was_asked_for_together_lately_is_known_without_a_read() -> None:
+    letters = Counted()
+    index = KeyIndex(letters)
+    rows = put(index, names := [f"example.org/{n}" for n in range(3 * LATELY_MAX)])
+    for at in range(0, len(names), 500):
+        some = slice(at, at + 500)
+        assert index.rows_of([*names[some], "never.seen/x"]).tolist() == [*rows[some], EMPTY]
+        before = letters.reads
+        assert [index.key_of(row) for row in rows[some]] == names[some]
+        assert letters.reads == before
+        assert len(index._lately) <= LATELY_MAX
+        assert EMPTY not in index._lately
+    index.rows_of(names)
+    assert len(index._lately) <= LATELY_MAX
+
+
 def test_what_was_asked_for_lately_is_known_without_a_read() -> None:
     letters = Counted()
     index = KeyIndex(letters)

@@ -383,6 +383,13 @@ class AgainstDicts(RuleBasedStateMachine):
         assert np.count_nonzero(in_use) == sum(map(len, on.values()))
 
     @invariant()
+    def copies_are_found_together_as_one_by_one(self) -> None:
+        rows = [self.table.row_of(key) for key in self.twin]
+        for worker in (0, 1, 2, 3, 77):
+            found = self.table.find_copies(np.array([NONE, *rows], np.int32), worker)
+            assert found.tolist() == [NONE, *(self.table.find_copy(row, worker) for row in rows)]
+
+    @invariant()
     def should_agrees(self) -> None:
         rows = np.array([self.table.row_of(key) for key in self.twin], np.int32)
         should = self.table.should(rows, 2).tolist()

@@ -126,6 +126,12 @@ class KeyIndex:
             raise self._not_as_put()
         return RepoKey(letters.decode())
 
+    def _note_all(self, rows: NDArray[np.int32], keys: Sequence[str]) -> None:
+        if len(self._lately) + len(keys) > LATELY_MAX:
+            self._lately.clear()
+        self._lately.update(zip(rows.tolist(), keys, strict=True))
+        self._lately.pop(EMPTY, None)  # of those that are not known
+
     def _note(self, row: int, key: str) -> None:
         if len(self._lately) >= LATELY_MAX:
             self._lately.clear()
@@ -172,6 +178,8 @@ class KeyIndex:
         for begin in range(0, len(keys), BATCH):
             letters = list(map(str.encode, keys[begin : begin + BATCH]))
             rows[begin : begin + BATCH] = self._find(letters, bytes_hashes(letters))
+        if len(keys) <= LATELY_MAX // 2:
+            self._note_all(rows, keys)
         return rows
 
     def keys_of(self, rows: NDArray[np.int32]) -> list[RepoKey]:

@@ -2,7 +2,7 @@
 
     event ──▶ handle ──▶ the part that knows ──▶ facts change in the tables, rows are touched
                                                      │
-                         handover.settle for each touched row, then pace: who may be asked for more
+               alone, handover: settle each touched row; then pace: who may be asked for more
                                                      │
                                                      ▼
                                           Decision(writes, actions)
@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from evermirror.core.fleet.alone import settle_alone
 from evermirror.core.fleet.attendance import GRACE, Attendance, Timers
 from evermirror.core.fleet.copies import UNWANTED
 from evermirror.core.fleet.crew import Crew, Member
@@ -182,7 +183,7 @@ class FleetMachine:
         return decision
 
     def _settle(self, draft: Draft, now: Moment) -> None:
-        for row in draft.touched:
+        for row in settle_alone(self._table, self._crew, draft.touched, draft):
             self._handover.settle(row, draft, self)
         self._ask_for_more(draft, now)
         self._placing.tell_room(draft)

@@ -12,7 +12,7 @@ stray: it is counted, shown, and left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from evermirror.core.fleet.digests import RangeDigests, digests_of, range_of, ra
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import HeldCopy
 from evermirror.core.fleet.handover import ASKED, HELD, PLANNED, UNTOLD, Handover
-from evermirror.core.fleet.table import FleetTable
+from evermirror.core.fleet.table import NONE, FleetTable
 from evermirror.model.repo import RepoKey
 
 
@@ -42,36 +42,40 @@ class Reconciler:
         on = self._table.copies_on(member.id)
         self._table.c_primary[on] = UNTOLD
 
-    def told(self, member: Member, copies: Iterable[HeldCopy], now_s: float, draft: Draft) -> None:
+    def told(self, member: Member, copies: Sequence[HeldCopy], now_s: float, draft: Draft) -> None:
         """One chunk of what is on its disk."""
-        for held in copies:
-            row = self._table.row_of(held.key)
-            if row < 0:
-                member.strays += 1
-                continue
-            member.told.add(row)
-            self._is_held(row, member, held, now_s, draft)
+        table = self._table
+        rows = table.rows_of([held.key for held in copies])
+        digests = np.array([held.digest for held in copies], np.uint64)
+        verified_s = np.array([int(held.verified_s) for held in copies], np.uint32)
+        known = rows != NONE
+        member.strays += len(rows) - int(np.count_nonzero(known))
+        rows, digests, verified_s = rows[known], digests[known], verified_s[known]
+        member.told.update(rows.tolist())
+        c = table.find_copies(rows, member.id)
+        for i in np.flatnonzero((c == NONE) | (table.c_state[c] != HELD)).tolist():
+            c[i] = self._is_held(int(rows[i]), member, now_s, draft)
+        table.c_digest[c] = digests
+        table.c_verified[c] = verified_s
 
     def end(self, member: Member, draft: Draft) -> None:
         """All was told: what was not is not there."""
-        table = self._table
-        for c in table.copies_on(member.id).tolist():
-            row = int(table.c_row[c])
-            draft.touched[row] = None
+        on = self._table.copies_on(member.id)
+        rows = self._table.c_row[on].tolist()
+        draft.touched.update(dict.fromkeys(rows))
+        for row, c in zip(rows, on.tolist(), strict=True):
             if row not in member.told:
                 self._is_missing(row, c, draft)
         member.told.clear()
 
-    def _is_held(self, row: int, member: Member, held: HeldCopy, now_s: float, draft: Draft) -> None:
-        one = self._table.one
+    def _is_held(self, row: int, member: Member, now_s: float, draft: Draft) -> int:
+        """Which was not known; its copy."""
         c = self._table.find_copy(row, member.id)
         if c < 0:
-            c = self._found(row, member, now_s, draft)
-        elif one.c_state[c] != HELD:
-            one.c_state[c] = HELD
-            draft.copy_changed(row, member.id)
-        one.c_digest[c] = held.digest
-        one.c_verified[c] = int(held.verified_s)
+            return self._found(row, member, now_s, draft)
+        self._table.one.c_state[c] = HELD
+        draft.copy_changed(row, member.id)
+        return c
 
     def _is_missing(self, row: int, c: int, draft: Draft) -> None:
         if self._table.c_rank[c] == UNWANTED:

@@ -341,6 +341,16 @@ class FleetTable:
             c = following[c]
         return c
 
+    def find_copies(self, rows: NDArray[np.int32], worker: int) -> NDArray[np.int32]:
+        """The same for many; NONE also where there is no such row."""
+        c = np.where(rows != NONE, self.first[rows], NONE)
+        walking = np.flatnonzero(c != NONE)
+        while len(walking):
+            walking = walking[self.c_worker[c[walking]] != worker]
+            c[walking] = self.c_next[c[walking]]
+            walking = walking[c[walking] != NONE]
+        return c
+
     def copies_on(self, worker: int) -> NDArray[np.int32]:
         """In order of their numbers."""
         return np.flatnonzero(self.c_worker[: self.copies] == worker).astype(np.int32)

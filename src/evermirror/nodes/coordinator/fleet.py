@@ -38,6 +38,7 @@ from evermirror.core.fleet.events import (
 from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.edge.rpc.transport import Identity, Peer, PeerGone
+from evermirror.edge.store.collector import collector_paused
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.writes import WorkerBound, Write
 from evermirror.model.access import Role
@@ -335,7 +336,8 @@ class Fleet:
                 if not session.waiting:
                     self._turns.end(session.number)
             case Holding(items=items, last=last):
-                self._enactor.handle(HeldTold(worker, session.number, held_copies(items), last))
+                with collector_paused():  # a thousand repos, and as many to be told in turn
+                    self._enactor.handle(HeldTold(worker, session.number, held_copies(items), last))
                 if last and not items:  # no command follows
                     self._turns.end(session.number)
             case Compared(ranges=ranges, items=items):
