@@ -60,6 +60,7 @@ _KIND_OF = {number: value for value, number in _KINDS.items()}
 _ROLE_OF = {number: value for value, number in _ROLES.items()}
 _WHY_OF = {number: value for value, number in _WHYS.items()}
 
+_NOTHING_KNOWN = pb.Activity(counts=NO_ACTIVITY.counts)  # nearly all of very many
 _COUNTS = 3  # of an Activity
 _RHYTHM = 5  # numbers of one
 
@@ -152,7 +153,7 @@ def activity_out(activity: Activity) -> pb.Activity:
 
 def put_activity(activity: Activity, m: pb.Activity) -> None:
     """Where it belongs."""
-    if activity is NO_ACTIVITY:  # nearly all of very many
+    if activity is NO_ACTIVITY:
         m.counts.extend(activity.counts)
         return
     m.counts.extend([finite(c, "Activity.counts") for c in activity.counts])
@@ -163,6 +164,8 @@ def put_activity(activity: Activity, m: pb.Activity) -> None:
 
 
 def activity_in(m: pb.Activity) -> Activity:
+    if m == _NOTHING_KNOWN:
+        return NO_ACTIVITY
     if len(m.counts) != _COUNTS:
         raise FrameInvalid(f"Activity.counts has {len(m.counts)} items, not {_COUNTS}")
     short, middle, long = (_fading(c, "Activity.counts") for c in m.counts)
