@@ -44,6 +44,7 @@ class Figures:
     late_commit_s: list[float] = field(default_factory=list)  # it came while the coordinator was away
     commit_s: list[float] = field(default_factory=list)
     joined: Joined | None = None
+    joined_cpu_s: float = 0.0
     crowd_mb: float = 0.0
     crowd_peak_mb: float = 0.0
     core_share: float = 0.0
@@ -126,9 +127,10 @@ def _with_crowd(world: World, figures: Figures, commits: int, watched_s: float, 
     figures.late_commit_s.append(world.late_commit()[1])
     with coordinator.running() as start:
         figures.starts.append(start)
+        alone_s = coordinator.cpu_s()
         with crowd(coordinator, world.workers) as (workers, joined):
-            figures.joined = joined
             cpu_s, began = coordinator.cpu_s(), time.monotonic()
+            figures.joined, figures.joined_cpu_s = joined, cpu_s - alone_s
             time.sleep(watched_s)
             figures.core_share = (coordinator.cpu_s() - cpu_s) / (time.monotonic() - began)
             figures.crowd_mb, figures.crowd_peak_mb = coordinator.rss_mb(), coordinator.peak_mb()
@@ -159,6 +161,7 @@ def _lines(f: Figures, smallest: Figures, workers: int) -> list[Line]:
         _at_most("RSS then, alone", "MB", [s.rss_mb for s in f.starts], 250.0, memory, bare),
         _at_most("peak RSS until then", "MB", [s.peak_mb for s in f.starts]),
         _at_most(f"{workers:,} workers join, until all is told", "s wall", [f.joined.took_s]),
+        _at_most("the same, the coordinator's part", "s CPU", [f.joined_cpu_s]),
         _at_most("RSS with them", "MB", [f.crowd_mb], 350.0, "coordinator-crowd-memory"),
         _at_most("peak RSS while they joined", "MB", [f.crowd_peak_mb]),
         _at_most("CPU with them", "% of a core", [f.core_share * 100], 10.0, "coordinator-crowd-cpu"),
