@@ -148,7 +148,7 @@ def change_of(bench: str, old: Line, new: Line) -> Change:
     allowed = errors_allowed(sides)
     if min(medians) > 0:
         # Ratios multiply: in logarithms errors add up, and twice as slow is as far as twice as fast.
-        higher = math.log(new.figure) - math.log(old.figure)
+        higher = _log_figure(new) - _log_figure(old)
         error = math.hypot(*(e / m for e, m in zip(errors, medians, strict=True)))
         worse = -higher if new.sense in (Sense.TIMES_LESS, Sense.AT_LEAST) else higher
         return Change(bench, old, new, _share(worse), max(floor, _share(allowed * error)))
@@ -158,6 +158,15 @@ def change_of(bench: str, old: Line, new: Line) -> Change:
     noise = allowed * math.hypot(*errors[:2]) / size
     worse = -higher if new.sense is Sense.AT_LEAST else higher
     return Change(bench, old, new, worse, max(floor if medians[0] else 0.0, noise))
+
+
+def _log_figure(line: Line) -> float:
+    """Of medians above zero, however small: their ratio itself may be more than a float can say."""
+    ours = math.log(line.ours_median)
+    if line.theirs_median is None or not is_ratio(line):
+        return ours
+    lower = math.log(line.theirs_median) - ours
+    return lower if line.sense is Sense.TIMES_LESS else -lower
 
 
 def _share(log: float) -> float:

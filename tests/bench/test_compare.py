@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bench import check
@@ -24,6 +24,8 @@ lines = st.builds(Line, st.just("x"), units, any_samples, st.one_of(st.just(()),
 
 
 @given(lines)
+@example(Line("x", "ms CPU", (5e-324,), (1.0,), Sense.TIMES_LESS))  # more times than a float can say
+@example(Line("x", "ms CPU", (5e-324,), (100.0,), Sense.TIMES_AS_MUCH))  # fewer
 def test_nothing_is_worse_or_better_than_itself(line):
     change = change_of("b", line, line)
     assert change.worse == 0
