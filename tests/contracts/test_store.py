@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from evermirror.edge.store import rows
 from evermirror.edge.store.apply import in_groups
 from evermirror.edge.store.counts import ClassCounts
 from evermirror.edge.store.database import Database, parse_place
@@ -104,6 +105,34 @@ async def test_a_repo_comes_back_as_it_was_given(store):
     assert await store.find_repo(A) == expected
     assert await store.find_repo("team/core") == expected
     assert await store.find_repo("example.org/team") is None
+
+
+async def test_of_new_repos_those_nobody_looked_at_are_written_as_all_others(store):
+    learnt = {
+        "digest": DIGEST,
+        "head_commit": HEAD,
+        "refs_count": 3,
+        "size_bytes": 1 << 40,
+        "verified_at": 950.0,
+        "changed_at": 951.0,
+        "consecutive_failures": 2,
+        "last_failure": Failure(FailureKind.NETWORK_TIMEOUT, "no answer"),
+        "last_failure_at": 960.0,
+    }
+    new = [repo(A), repo(B, enabled=False, status=RepoStatus.ACTIVE)]
+    one_each = [repo(f"example.org/{name}", **{name: value}) for name, value in learnt.items()]
+    taught = [*one_each, repo("example.org/all", status=RepoStatus.FAILING, **learnt)]
+    given_records = [new[0], *taught, new[1]]
+    counts = await store.upsert_repos(given_records)
+    assert counts == UpsertCounts(added=12)
+    assert set(counts.moved) == {record.key for record in given_records}
+    async with store._db.read() as c:
+        found = {row.key: row._mapping for row in await c.execute(sa.select(metadata.tables["repos"]))}
+    for record in given_records:
+        expected = rows.config_in(record) | rows.state_in(record)
+        assert {name: found[record.key][name] for name in expected} == expected
+        assert (found[record.key]["created_at"], found[record.key]["updated_at"]) == (1000.0, 1000.0)
+    assert len({row["change_seq"] for row in found.values()}) == 12
 
 
 async def test_upsert_counts_and_keeps_what_reports_taught(store, clock):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from evermirror.edge.store.rhythms import rhythm_in, rhythm_out
@@ -112,11 +113,19 @@ def config_in(record: RepoRecord) -> dict[str, object]:
     }
 
 
+def status_in(record: RepoRecord) -> str:
+    """A repo that is not enabled is shown as inactive."""
+    return (record.status if record.enabled else RepoStatus.INACTIVE).value
+
+
 def state_in(record: RepoRecord) -> dict[str, object]:
-    """The other columns of a new row. A repo that is not enabled is shown as inactive."""
+    """The other columns of a new row."""
+    return {"status": status_in(record), **_learnt_in(record)}
+
+
+def _learnt_in(record: RepoRecord) -> dict[str, object]:
     failure = record.last_failure
     return {
-        "status": (record.status if record.enabled else RepoStatus.INACTIVE).value,
         "digest": record.digest,
         "told_digest": record.digest,
         "head_commit": record.head_commit,
@@ -143,6 +152,20 @@ def activity_in(activity: Activity) -> dict[str, object]:
         "last_push_at": activity.last_push_at,
         "activity_rhythm": rhythm_in(activity.rhythm),
     }
+
+
+def nothing_learnt(record: RepoRecord) -> bool:
+    """Whether all that reports teach is as of a repo that nobody has looked at yet."""
+    return _learnt(record) == _UNSEEN
+
+
+_learnt = attrgetter(
+    "digest", "head_commit", "refs_count", "size_bytes", "verified_at", "changed_at",
+    "consecutive_failures", "last_failure", "last_failure_at",
+)  # fmt: skip
+_NEW = RepoRecord(RepoSpec(RepoKey(""), "", Host("")))
+_UNSEEN = _learnt(_NEW)
+NOTHING_LEARNT = _learnt_in(_NEW)  # its columns
 
 
 def activity_out(row: Row) -> Activity:
