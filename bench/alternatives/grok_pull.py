@@ -51,10 +51,12 @@ class GrokPull:
         return self._top / f"{name}.git"
 
     def _settle_in(self, site: str) -> None:
-        """It clones one upstream for real; the others are what it would have left of them."""
+        """It clones one upstream for real; the others are what it, and its upkeep, would have left of them."""
         first, *others = self._names
         self.tell([first])
         self.run()
+        repack = ["git", "-C", str(self.path(first)), "repack", "-adq"]
+        subprocess.run(repack, env=self._env, check=True)  # a few files to copy, and not two hundred
         told = json.loads(gzip.decompress(self._local.read_bytes()))
         config = (self.path(first) / "config").read_text("utf-8")
         for name in others:
