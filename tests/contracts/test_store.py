@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import sqlalchemy as sa
@@ -119,6 +119,8 @@ async def test_of_new_repos_those_nobody_looked_at_are_written_as_all_others(sto
         "last_failure": Failure(FailureKind.NETWORK_TIMEOUT, "no answer"),
         "last_failure_at": 960.0,
     }
+    said = {"spec", "alias", "source", "pins", "info", "enabled", "status", "created_at", "updated_at"}
+    assert {field.name for field in fields(RepoRecord)} == said | learnt.keys()
     new = [repo(A), repo(B, enabled=False, status=RepoStatus.ACTIVE)]
     one_each = [repo(f"example.org/{name}", **{name: value}) for name, value in learnt.items()]
     taught = [*one_each, repo("example.org/all", status=RepoStatus.FAILING, **learnt)]

@@ -70,7 +70,7 @@ class Reconciler:
 
     def _is_held(self, row: int, member: Member, now_s: float, draft: Draft) -> int:
         """Which was not known; its copy."""
-        c = self._table.find_copy(row, member.id)
+        c = self._table.find_copy(row, member.id)  # a key may be told twice: the first time made it
         if c < 0:
             return self._found(row, member, now_s, draft)
         self._table.one.c_state[c] = HELD

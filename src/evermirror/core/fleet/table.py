@@ -342,8 +342,8 @@ class FleetTable:
         return c
 
     def find_copies(self, rows: NDArray[np.int32], worker: int) -> NDArray[np.int32]:
-        """The same for many; NONE also where there is no such row."""
-        c = np.where(rows != NONE, self.first[rows], NONE)
+        """The same for many."""
+        c = self.first[rows]
         walking = np.flatnonzero(c != NONE)
         while len(walking):
             walking = walking[self.c_worker[c[walking]] != worker]

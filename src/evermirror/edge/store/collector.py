@@ -1,4 +1,4 @@
-"""Python's garbage collector, told to wait while very many rows become values."""
+"""Python's garbage collector, told to wait while very many rows or words of a worker become values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Rows are in no cycle. But there are so many at once that the collector would look through everything
+    """They are in no cycle. But there are so many at once that the collector would look through everything
     again and again: 40 % of the whole time."""
     was_on = gc.isenabled()
     gc.disable()

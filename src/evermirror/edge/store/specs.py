@@ -2,7 +2,7 @@
 
 The database itself makes one list of them, as JSON. With a row for each, SQLite's thread takes a step for
 each, and at every step the interpreter's lock goes to that thread and back: as long as all else together.
-Numbers with a fraction keep all their digits: what is told is what was written.
+Times, counts and intervals keep all their digits: what is told is what was written.
 """
 
 from __future__ import annotations
