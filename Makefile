@@ -39,7 +39,7 @@ format: dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: dev needs ## measure against the alternatives (20 to 23 min) for docs/benchmarks.md; BENCH="poll sync" for some, ARGS=--quick
+bench: dev needs ## measure against the alternatives (about 20 min) for docs/benchmarks.md; BENCH="poll sync" for some, ARGS=--quick
 	@$(BIN)/python -m bench $(BENCH) $(ARGS)
 
 bench-check: dev ## what got worse beyond noise: OLD=docs/benchmarks.json against NEW=the newest in bench/results

@@ -51,7 +51,7 @@ class GrokPull:
         return self._top / f"{name}.git"
 
     def _settle_in(self, site: str) -> None:
-        """It clones one upstream for real; the others are what it, and its upkeep, would have left of them."""
+        """It clones one upstream for real; the others are what it and its upkeep would have left of them."""
         first, *others = self._names
         self.tell([first])
         self.run()

@@ -249,5 +249,5 @@ BENCH = Bench(
     alternative="nginx, fcgiwrap and git http-backend on the same folder",
     run=_run,
     order=60,
-    takes_s=55,
+    takes_s=46,
 )

@@ -299,5 +299,5 @@ BENCH = Bench(
     alternative="the same with a thousand repos; scans, OFFSET and counts over the table",
     run=_run,
     order=60,
-    takes_s=75,
+    takes_s=105,
 )

@@ -98,5 +98,5 @@ BENCH = Bench(
     alternative="a bare `git fetch`",
     run=_run_all,
     order=80,
-    takes_s=60,
+    takes_s=63,
 )

@@ -71,5 +71,5 @@ BENCH = Bench(
     alternative="the same for a plain push of one commit",
     run=_run,
     order=31,
-    takes_s=12,
+    takes_s=16,
 )

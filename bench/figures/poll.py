@@ -207,5 +207,5 @@ BENCH = Bench(
     alternative="git ls-remote with one authority, with Debian's in one file, in a folder; dulwich; pygit2",
     run=_run,
     order=10,
-    takes_s=40,
+    takes_s=21,
 )

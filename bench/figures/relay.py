@@ -194,5 +194,5 @@ BENCH = Bench(
     alternative="the same clone straight from that worker by HTTP, and through ssh -R",
     run=_run,
     order=61,
-    takes_s=38,
+    takes_s=32,
 )

@@ -105,5 +105,5 @@ BENCH = Bench(
     alternative="git fetch --prune in a clone --mirror of the same upstream",
     run=_run,
     order=30,
-    takes_s=15,
+    takes_s=21,
 )
