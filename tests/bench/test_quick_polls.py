@@ -101,7 +101,7 @@ def test_the_runs_begin_at_times_spread_over_the_day(runs):
 @pytest.mark.slow
 @pytest.mark.parametrize(("mean_gap_s", "days"), [(600.0, 60), (HOUR, 180), (6 * HOUR, 180)])
 def test_quiet_repos_are_not_harmed_on_real_histories(mean_gap_s, days):
-    """By half the gaps that their pushes fell into: one run tells it to some 6 %."""
+    """By half the gaps that their pushes fell into: one run tells it to a few per cent."""
     if not REAL.exists():
         pytest.skip(f"the bar was NOT checked: {REAL} is not here")
     runs = [Run(name, mean_gap_s, days, WARM_INS[0]) for name in (OURS, BEFORE)]
