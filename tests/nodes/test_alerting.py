@@ -28,7 +28,7 @@ from evermirror.nodes.coordinator.alerts import alerting as alerting_module
 from evermirror.nodes.coordinator.alerts.alert_admin import AlertAdmin
 from evermirror.nodes.coordinator.alerts.alert_inbox import AlertInbox
 from evermirror.nodes.coordinator.alerts.alerting import Alerting
-from evermirror.nodes.coordinator.fleet_alerts import FleetAlerts, FleetWatch
+from evermirror.nodes.coordinator.fleet_alerts import STALL_LOOKS, FleetAlerts, FleetWatch
 from evermirror.nodes.coordinator.fleet_view import ALERTS_MAX, StandingAlert
 
 pytestmark = pytest.mark.timeout(60)
@@ -899,15 +899,17 @@ class Seen:
 
     name: str
     is_heard: bool = True
+    load: SimpleNamespace | None = None
 
 
 class View:
     """A fleet in which this is so."""
 
-    def __init__(self, *alerts: StandingAlert, workers: tuple[Seen, ...] = (), warming: bool = False) -> None:
+    def __init__(self, *alerts: StandingAlert, workers: tuple[Seen, ...] = (), **totals: object) -> None:
         self.alerts, self.more_alerts = alerts[:ALERTS_MAX], alerts[ALERTS_MAX:]
         self.workers = workers
-        self.totals = SimpleNamespace(warming=warming)
+        counts = dict.fromkeys(("planned", "asked", "deferred", "held"), 0)
+        self.totals = SimpleNamespace(**{"warming": False, "braked": False, **counts, **totals})
 
 
 def is_down(count: int) -> list[StandingAlert]:
@@ -976,6 +978,48 @@ def test_at_the_first_look_after_a_start_and_while_the_fleet_warms_up_a_lack_of_
     assert looked(heard, watch) == [("no-room", "fleet")]
     now[0] = View()
     assert looked(heard, watch) == []
+
+
+def busy(**changes: object) -> SimpleNamespace:
+    load = {"changes_total": 5, "received_bytes_total": 9, "running": (), "queued_syncs": 0}
+    return SimpleNamespace(**{**load, "accepting_clones": True, **changes})
+
+
+def test_first_clones_that_wait_and_do_not_move_are_told_until_they_do():
+    worker = Seen("w1", load=busy())
+    heard, now = Heard(), [View(workers=(worker,), planned=172, asked=256)]
+    watch = FleetWatch(lambda: now[0], heard)
+    for _ in range(STALL_LOOKS):
+        assert looked(heard, watch) == []
+    assert looked(heard, watch) == [("stalled", "fleet")]
+    assert "428 first clones of the fleet wait" in heard.stood[-1][1][0].text
+    worker.load = busy(received_bytes_total=10)
+    assert looked(heard, watch) == []
+
+
+def test_syncs_that_wait_while_nothing_of_their_worker_moves_are_told_of_that_worker():
+    heard, now = Heard(), [View(workers=(Seen("w1", load=busy(queued_syncs=3)), Seen("w2", load=busy())))]
+    watch = FleetWatch(lambda: now[0], heard)
+    for _ in range(STALL_LOOKS):
+        assert looked(heard, watch) == []
+    assert looked(heard, watch) == [("stalled", "w1")]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        View(workers=(Seen("w1", load=busy()),), asked=3, braked=True),
+        View(workers=(Seen("w1", load=busy()),), asked=3, warming=True),
+        View(workers=(Seen("w1", load=busy(accepting_clones=False, queued_syncs=2)),), planned=3),
+        View(workers=(Seen("w1"),), planned=3),
+        View(workers=(Seen("w1", load=busy()),), deferred=300),
+    ],
+    ids=["braked", "warming up", "full disks", "nobody there", "only dead ones"],
+)
+def test_what_waits_for_a_reason_that_is_told_otherwise_is_no_stall(view):
+    heard = Heard()
+    watch = FleetWatch(lambda: view, heard)
+    assert {tuple(looked(heard, watch)) for _ in range(STALL_LOOKS + 2)} == {()}
 
 
 def test_very_many_alerts_of_the_fleet_push_out_none_that_only_its_event_tells():

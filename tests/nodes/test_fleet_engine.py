@@ -26,6 +26,7 @@ from evermirror.model.messages import (
     AssignRepos,
     Command,
     Declined,
+    Deferred,
     Failed,
     HandedBack,
     HeldRepo,
@@ -247,6 +248,46 @@ async def test_a_paused_repo_is_held_and_not_looked_at(stage, upstream):
         assert up.engine.plan(up.key("team/x")).reason == "disabled"
         await up.assign("team/x", "team/new")
         await up.says(Synced, lambda r: r.key == up.key("team/new"))
+
+
+# First clones that nobody is to wait for
+
+
+async def test_a_first_clone_without_an_answer_is_deferred_and_comes_when_there_is_one(stage, upstream):
+    upstream.create("team/slow")
+    async with running(stage) as up:
+        upstream.delay_s = 60.0
+        await up.assign("team/slow")
+        assert (await up.says(Deferred)).keys == (up.key("team/slow"),)
+        upstream.heal()
+        upstream.end_connections()  # what hangs fails, and is tried again when it is asked for
+        await up.engine.obey(SyncNow(up.key("team/slow"), TaskId(5)))
+        assert (await up.says(Synced)).first
+
+
+async def test_a_paused_first_clone_is_deferred_at_once(stage, upstream):
+    upstream.create("team/x")
+    async with running(stage) as up:
+        await up.assign("team/x", paused=True)
+        assert [r.keys for r in up.port.take(Deferred)] == [(up.key("team/x"),)]
+
+
+async def test_one_that_failed_is_told_once_and_deferred_when_it_is_assigned_again(stage, upstream):
+    async with running(stage) as up:
+        await up.assign("team/gone")
+        await up.says(Failed)
+        up.port.said.clear()
+        await up.assign("team/gone")
+        assert [r.keys for r in up.port.take(Deferred)] == [(up.key("team/gone"),)]
+
+
+async def test_what_is_cloned_or_was_is_never_told_as_deferred(stage, upstream):
+    upstream.create("team/x")
+    async with running(stage) as up:
+        await up.cloned("team/x")
+        await up.assign("team/x")
+        await up.engine._rounds.tell_deferred()
+        assert up.port.take(Deferred) == []
 
 
 async def test_a_look_that_fails_still_tells_what_is_here(stage, upstream):

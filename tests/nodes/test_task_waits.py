@@ -308,7 +308,7 @@ class _Nobody:
     ],
 )
 def test_the_reason_says_what_is_missing(workers, alive, has_holder, words):
-    totals = Totals(1, 0, 0, 0, 0, 0, 0, 0, 0, workers, alive, 0, False, False)
+    totals = Totals(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, workers, alive, 0, False, False)
     failure = nobody_came(90.0, totals, has_holder=has_holder)
     assert f"no worker took this within 1m30s: {words}" in failure.message
 

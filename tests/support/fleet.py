@@ -42,6 +42,7 @@ from evermirror.core.fleet.digests import differing, digests_of, range_of
 from evermirror.core.fleet.events import (
     CatalogChanged,
     CatalogRepo,
+    ClonesDeferred,
     CommandsAcked,
     CopiesDropped,
     CopiesVerified,
@@ -329,6 +330,10 @@ class Fleet:
                 if not isinstance(command, SetLimits):
                     self._do(worker, command)
             count = None if count is None else count - 1
+
+    def fail(self, worker: FakeWorker, key: RepoKey) -> None:
+        """A clone failed; the worker goes on trying by itself."""
+        self.report(worker, lambda id_: ClonesDeferred(id_, (key,)))
 
     def finish(self, worker: FakeWorker, key: RepoKey, *, room: bool = True) -> None:
         """A clone is complete, or there is no room for it."""

@@ -243,6 +243,14 @@ class HandedBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Deferred:
+    """First clones that cannot begin now: their host does not answer or asked us to wait, they failed a short
+    while ago, or they are paused. The worker tries them when it can; nothing is to wait for them."""
+
+    keys: tuple[RepoKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunningSync:
     """A sync under way."""
 
@@ -296,5 +304,6 @@ Report = (
     | Kept
     | Declined
     | HandedBack
+    | Deferred
     | WorkerStatus
 )

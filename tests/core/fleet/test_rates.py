@@ -258,7 +258,7 @@ def test_repos_are_counted_as_one_by_one(seed):
             c = table.add_copy(row, worker, rank, state, Reason.HOME, 0.0)
             role = table.one.c_primary[c] = chance.choice([FOLLOWER, PRIMARY, UNTOLD])
             host = key.partition("/")[0]
-            there = state in (CopyState.HELD, CopyState.ASKED)
+            there = state in (CopyState.HELD, CopyState.ASKED, CopyState.DEFERRED)
             polls = there and (role == PRIMARY or (role == UNTOLD and rank == 0))
             seen[host, worker] += polls or (state is CopyState.PLANNED and rank == 0)
             may[host, worker] += state is not CopyState.PLANNED and role != FOLLOWER

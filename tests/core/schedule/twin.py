@@ -28,6 +28,7 @@ class Repo:
         self.urgent, self.first, self.arrived = False, False, 0  # of the sync it waits for
         self.quiet = False  # polled on request alone
         self.fresh = True  # its next stride is its first
+        self.at_silent_host = False  # when its poll began
         self.excused = False  # it is due as soon as its min gap is over, whatever its hooks
 
 
@@ -66,8 +67,13 @@ class Twin:
         )
         self.arrivals, self.clones_allowed = 0, True
         self.firsts = 0  # first strides since all were placed
+        self.stuck = set()  # hosts whose last transfer got no answer
 
     # Helpers
+
+    def forget_host(self, host):
+        self.weather.forget(host)
+        self.stuck.discard(host)
 
     def everyone(self):
         return [*self.repos.values(), *self.leaving.values()]
@@ -145,7 +151,7 @@ class Twin:
             if not any(r.spec.host == spec.host for r in self.everyone()):
                 self.buckets[spec.host], self.clock[spec.host] = Bucket(self.s.host_rate), 0.0
                 self.offset[spec.host] = self.top
-                self.weather.forget(spec.host)
+                self.forget_host(spec.host)
                 self.weather.of(spec.host)
             repo = self.leaving.pop(spec.key, None) or self.repos.get(spec.key) or Repo(spec, now)
             self.repos[spec.key] = repo
@@ -218,7 +224,7 @@ class Twin:
         if repo is not None and repo.phase in ("polling", "syncing"):
             self.leaving[key], repo.again = repo, False
         if repo is not None and not any(r.spec.host == repo.spec.host for r in self.everyone()):
-            self.weather.forget(repo.spec.host)
+            self.forget_host(repo.spec.host)
 
     def request(self, key):
         repo = self.repos[key]
@@ -236,6 +242,9 @@ class Twin:
         for repo in self.repos.values():
             host, weather = repo.spec.host, self.weather.of(repo.spec.host)
             polls = len(self.under_way("polling", host)) + len(self.under_way("syncing", host))
+            silent = sum(r.at_silent_host for r in self.under_way("polling"))
+            if weather.silent and silent >= max(1, self.s.polls_in_flight // 2):
+                continue
             if repo.phase != "waiting" or polls >= self.s.host_connections or weather.blocked_until > now:
                 continue
             if repo.request:
@@ -276,6 +285,7 @@ class Twin:
             else:
                 self.top = stood
         repo.urgent = rank == 0
+        repo.at_silent_host = self.weather.of(host).silent
         repo.priority, repo.phase, repo.request = self.clock[host], "polling", 0
         self.bucket.take(now)
         self.buckets[host].take(now)
@@ -316,6 +326,10 @@ class Twin:
             connections = transfers + len(self.under_way("polling", host))
             if repo.first and not self.clones_allowed:
                 continue
+            if host in self.stuck:
+                trying = sum(len(self.under_way("syncing", other)) for other in self.stuck)
+                if transfers or trying >= max(1, self.s.slots // 2):
+                    continue
             if transfers >= self.s.host_transfers or connections >= self.s.host_connections:
                 continue
             in_queue = any(r.phase == "waiting" and not r.quiet for r in self.on(host))
@@ -326,6 +340,7 @@ class Twin:
 
     def synced(self, key, pushes, now):
         repo = self.of(key)
+        self.stuck.discard(repo.spec.host)
         repo.activity = learn(repo.activity, pushes, after=repo.seen_at, now=now)
         self.succeed(repo, now)
 
@@ -334,7 +349,7 @@ class Twin:
         if repo.spec.key in self.leaving:
             del self.leaving[repo.spec.key]
             if not any(r.spec.host == host for r in self.everyone()):
-                self.weather.forget(host)
+                self.forget_host(host)
             return
         interval = self.interval(repo)
         if repo.quiet:
@@ -368,6 +383,8 @@ class Twin:
 
     def failed(self, key, failure, now):
         repo = self.of(key)
+        if repo.phase in ("changed", "syncing") and failure.kind is FailureKind.NETWORK_TIMEOUT:
+            self.stuck.add(repo.spec.host)
         rule, judgement = (
             RETRY_RULES[failure.kind],
             self.weather.failed(repo.spec.host, key, failure, now, seen_before=repo.seen_at > 0.0),

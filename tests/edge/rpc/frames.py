@@ -16,6 +16,7 @@ from evermirror.model.messages import (
     ApplySettings,
     AssignRepos,
     Declined,
+    Deferred,
     Excused,
     Failed,
     HandedBack,
@@ -269,6 +270,7 @@ REPORTS = {
     Kept: st.builds(Kept, many(held)),
     Declined: st.builds(Declined, many(held)),
     HandedBack: st.builds(HandedBack, many(names), texts),
+    Deferred: st.builds(Deferred, many(names)),
     WorkerStatus: statuses,
 }
 reports = st.one_of(*REPORTS.values())

@@ -30,7 +30,7 @@ FLEET = {
     "workers": [WORKER, AWAY],
     "totals": {
         "repos": 12, "owned": 12, "held": 11, "no_room": 2, "moving": 1, "planned": 5, "asked": 1,
-        "stopping": 0, "leaving": 0, "workers": 2, "alive": 1, "suspect": 0, "braked": False,
+        "deferred": 0, "stopping": 0, "leaving": 0, "workers": 2, "alive": 1, "suspect": 0, "braked": False,
         "warming": False,
     },
     "alerts": [{"kind": "worker-down", "about": "cellar", "text": "worker cellar is down"}],

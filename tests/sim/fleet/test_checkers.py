@@ -88,6 +88,8 @@ class FakeWorld:
         self.time = SimpleNamespace(now=0.0)
         self.store = SimpleNamespace(repos={}, reports={})
         self.witness = SimpleNamespace(disk={})
+        self.dead = set()
+        self.catalog = SimpleNamespace(is_dead=lambda key: key in self.dead)
         self.network = SimpleNamespace(reachable=lambda index: True)
         self.workers = [self._worker(n) for n in range(4)]
         self.machine = FakeMachine(self)

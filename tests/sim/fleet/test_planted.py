@@ -113,6 +113,11 @@ def _(patch):
     patch.setattr(SimStore, "commit", late)
 
 
+@planted("a first clone that failed keeps its place", "settled", dead=0.5, calm_s=0.5 * HOUR)
+def _(patch):
+    patch.setattr(Handover, "told_deferred", lambda self, row, c, draft: None)
+
+
 RATED = replace(SMALL.settings, host_rate=0.2, polls_per_second=1.0)
 
 

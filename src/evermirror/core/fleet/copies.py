@@ -12,10 +12,11 @@ class CopyState(IntEnum):
     """What is really on the worker's disk, as far as it is known."""
 
     PLANNED = 0  # wanted there; not yet asked for
-    ASKED = 1  # the command to hold it was sent
+    ASKED = 1  # the command to hold it was sent; it takes one of its worker's places for first clones
     HELD = 2  # told complete
     STOPPING = 3  # no longer wanted before it was complete; told to stop
     LEAVING = 4  # told to delete it
+    DEFERRED = 5  # asked for; the clone failed or must wait, and its worker tries again by itself
 
 
 class Reason(IntEnum):

@@ -31,6 +31,7 @@ class CatalogRepo:
     trusted_only: bool = False  # private, or needs a credential
     replicas: int | None = None  # None: the fleet's setting
     pins: tuple[str, ...] = ()  # names of workers that shall hold it
+    urgent: bool = False  # of a high priority: its first clone goes before others
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,13 @@ class CatalogChanged:
     put: tuple[CatalogRepo, ...] = ()
     removed: tuple[RepoKey, ...] = ()
     forgotten: tuple[RepoKey, ...] = ()  # removed long ago, trash emptied: no more known than any unknown key
+
+
+@dataclass(frozen=True, slots=True)
+class CloneHastened:
+    """Somebody waits for this repo, which may not have been asked of its worker yet."""
+
+    key: RepoKey
 
 
 # Workers
@@ -157,6 +165,15 @@ class DeletionsDeclined:
 
     id: ReportId
     copies: tuple[HeldCopy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClonesDeferred:
+    """An attempt at these failed, or none can begin now. Where it was a first clone, it keeps nobody waiting:
+    the worker tries again by itself."""
+
+    id: ReportId
+    keys: tuple[RepoKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +283,7 @@ class Ticked:
 
 Event = (
     CatalogChanged
+    | CloneHastened
     | WorkerConnected
     | WorkerDisconnected
     | HeartbeatHeard
@@ -275,6 +293,7 @@ Event = (
     | CopiesDropped
     | DeletionsDeclined
     | ReposHandedBack
+    | ClonesDeferred
     | OtherReported
     | RangesCompared
     | WitnessHeld

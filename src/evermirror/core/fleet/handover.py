@@ -6,13 +6,17 @@ these states:
 
         placed             pace.py allows: Assign           told complete
   none ────────▶ PLANNED ─────────────────────▶ ASKED ─────────────────────▶ HELD
-   ▲               │ unwanted                     │ unwanted: Release(stop)    │  unwanted and covered:
+   ▲               │ unwanted                     │  └─failed, or must wait:   │
+   │               │                              │    DEFERRED ──complete────▶│
+   │               │                              │ unwanted: Release(stop)    │  unwanted and covered:
    │◀──────────────┘                              ▼                            │  Release(delete)
    │                                          STOPPING ──told complete──▶ HELD ▼
    │◀──────────────told dropped──────────────────┘                          LEAVING
    │◀──────────────told dropped─────────────────────────────────────────────────┘
 
 Rules
+- DEFERRED is ASKED without a place in pace.py's window: a repo that is gone, refused or unreachable waits for
+  nobody and holds up nobody. Its worker tries again by itself, and is told again in a fresh session.
 - Only a HELD copy is ever told to be deleted, and only when every wanted copy is HELD and one that counts
   has the same digest: a wanted copy on a trusted worker that is alive and has told in this session what it
   holds, or the witness (the aggregator). A digest that is not known equals nothing.
@@ -27,8 +31,8 @@ Rules
 - Copies that differ while one waits to be deleted are nudged, every ``nudge_gap_s``, until they agree. Not
   while its worker is away: it is looked at again when that comes back.
 - Primary, who polls and pushes: the first by rank among HELD copies on live workers; else an unwanted HELD
-  one; else the first ASKED one. A change of role is an Assign of what is held already; a follower whose
-  refs differ from the primary's looks at once.
+  one; else the first ASKED one; else the first DEFERRED one. A change of role is an Assign of what is held
+  already; a follower whose refs differ from the primary's looks at once.
 
 ``settle`` is level-triggered: it looks at the copies as they are and may be called at any time, any number
 of times.
@@ -52,7 +56,8 @@ from evermirror.model.worker import Duty, WorkerId
 FOLLOWER, PRIMARY, UNTOLD = 0, 1, 2  # the role that a copy's worker was told last
 
 PLANNED, ASKED, HELD = CopyState.PLANNED, CopyState.ASKED, CopyState.HELD
-STOPPING, LEAVING = CopyState.STOPPING, CopyState.LEAVING
+STOPPING, LEAVING, DEFERRED = CopyState.STOPPING, CopyState.LEAVING, CopyState.DEFERRED
+_AFTER: dict[int, int] = {HELD: 0, ASKED: 0x1000, DEFERRED: 0x2000}  # whose workers may poll, in this order
 
 
 class Reminders(Protocol):
@@ -114,7 +119,7 @@ class Handover:
     def _let_go(self, row: int, c: int, copies: list[int], draft: Draft, reminders: Reminders) -> None:
         """One step of an unwanted copy towards its end."""
         state = self._one.c_state[c]
-        if state == ASKED:
+        if state in (ASKED, DEFERRED):
             if (member := self._reachable(row, c, draft)) is not None:
                 self._set_state(row, c, STOPPING, draft)
                 draft.stop(member.id, self._table.key_of(row))
@@ -174,14 +179,10 @@ class Handover:
         one = self._one
         best, best_value = -1, 0x10000
         for c in copies:
-            state = one.c_state[c]
-            if (state != HELD and state != ASKED) or not self._member(c).alive:
+            after, rank = _AFTER.get(one.c_state[c]), one.c_rank[c]
+            if after is None or (after and rank == UNWANTED) or not self._member(c).alive:
                 continue
-            rank = one.c_rank[c]
-            if state == ASKED:
-                if rank == UNWANTED:
-                    continue
-                rank += 0x1000  # after every held one
+            rank += after
             if rank < best_value:
                 best, best_value = c, rank
         return best
@@ -191,8 +192,7 @@ class Handover:
         may_know = self.allowed(row, copies)
         primary = self.primary_of(may_know)
         for c in may_know:
-            state = one.c_state[c]
-            if state != HELD and state != ASKED:
+            if one.c_state[c] not in _AFTER:
                 continue
             told, role = one.c_primary[c], PRIMARY if c == primary else FOLLOWER
             if told == role:
@@ -272,12 +272,21 @@ class Handover:
         one.c_digest[c] = digest
         one.c_verified[c] = int(verified_s)
         state = one.c_state[c]
-        if state in (PLANNED, ASKED, STOPPING):
+        if state in (PLANNED, ASKED, DEFERRED, STOPPING):
             if state == ASKED:
                 self._pace.done(self._member(c).id)
-            if state != ASKED:
+            elif state == DEFERRED:
+                self._pace.succeeded(self._member(c).id)
+            else:
                 one.c_primary[c] = UNTOLD
             self._set_state(row, c, HELD, draft)
+
+    def told_deferred(self, row: int, c: int, draft: Draft) -> None:
+        """Its first clone failed, or cannot begin now: it leaves the window, and its worker tries again."""
+        if self._one.c_state[c] == ASKED:
+            self._set_state(row, c, DEFERRED, draft)
+            if len(self._table.copies_of(row)) > 1:
+                draft.touched[row] = None  # another copy may poll
 
     def told_declined(self, row: int, c: int, digest: int, verified_s: float, draft: Draft) -> None:
         """It was to be deleted, but has other refs than those that are covered: it stays, and is looked at

@@ -8,7 +8,7 @@ import numpy as np
 
 from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
 from evermirror.core.fleet.crew import Crew
-from evermirror.core.fleet.handover import ASKED, HELD, PLANNED, PRIMARY, Handover
+from evermirror.core.fleet.handover import ASKED, DEFERRED, HELD, PLANNED, PRIMARY, Handover
 from evermirror.core.fleet.table import NO_ROOM, REMOVED, FleetTable
 from evermirror.core.fleet.views import CopyView, Losing, RepoView, Totals, WorkerView
 from evermirror.model.messages import ApplySettings
@@ -113,9 +113,10 @@ def totals(table: FleetTable, crew: Crew, *, no_room: int, braked: bool, warming
         owned=_listed(table, rows[there & wanted]),
         held=_listed(table, rows[there & (states == HELD)]),
         no_room=no_room,
-        moving=_listed(table, rows[used & ((states != HELD) | ~wanted)]),
+        moving=_listed(table, rows[used & (((states != HELD) & (states != DEFERRED)) | ~wanted)]),
         planned=int(np.count_nonzero(used & (states == PLANNED))),
         asked=int(np.count_nonzero(used & (states == ASKED))),
+        deferred=int(np.count_nonzero(used & (states == DEFERRED))),
         stopping=int(np.count_nonzero(used & (states == CopyState.STOPPING))),
         leaving=int(np.count_nonzero(used & (states == CopyState.LEAVING))),
         workers=sum(m.record.duty is not Duty.RETIRED for m in crew),

@@ -37,6 +37,8 @@ from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import (
     BrakeOverruled,
     CatalogChanged,
+    CloneHastened,
+    ClonesDeferred,
     CommandGiven,
     CommandsAcked,
     CopiesDropped,
@@ -131,6 +133,8 @@ class FleetMachine:
         self._routes: dict[type, Callable[[Any, Moment, Draft], None]] = {
             BrakeOverruled: self._brake_overruled,
             CatalogChanged: self._catalog_changed,
+            CloneHastened: lambda event, now, draft: self._hasten(event.key),
+            ClonesDeferred: self._words.clones_deferred,
             CommandGiven: self._command_given,
             CommandsAcked: self._commands_acked,
             CopiesDropped: self._words.copies_dropped,
@@ -372,6 +376,16 @@ class FleetMachine:
             draft.touched.update(dict.fromkeys(known.tolist()))
             self._placing.place(rows, now.utc_s, draft)
             self._rates.listed(rows, now.utc_s, draft)
+            for repo in event.put:
+                if repo.urgent:
+                    self._hasten(repo.key)
+
+    def _hasten(self, key: RepoKey) -> None:
+        """Its planned copies are the next that their workers are asked for."""
+        one, row = self._table.one, self._table.row_of(key)
+        for c in self._table.copies_of(row) if row >= 0 else ():
+            if one.c_state[c] == PLANNED and one.c_rank[c] != UNWANTED:
+                self._pace.hasten(WorkerId(one.c_worker[c]), c)
 
     def _witness_held(self, event: WitnessHeld, now: Moment, draft: Draft) -> None:
         self._listing.witnessed(event.copies, draft)

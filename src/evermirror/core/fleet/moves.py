@@ -42,7 +42,8 @@ def moves(table: FleetTable, limit: int, *, public: bool) -> Moves:
     n = table.copies
     states, ranks = table.c_state[:n], table.c_rank[:n]
     used, wanted, held = table.c_worker[:n] != NOBODY, ranks != UNWANTED, states == CopyState.HELD
-    coming, asked = used & wanted & ~held, states == CopyState.ASKED
+    coming = used & wanted & ~held & (states != CopyState.DEFERRED)
+    asked = states == CopyState.ASKED
     hidden = REMOVED | (TRUSTED_ONLY if public else 0)
     left = (table.flags[: table.rows] & (LIVE | hidden)) == LIVE
     parts, total = list[NDArray[np.intp]](), 0

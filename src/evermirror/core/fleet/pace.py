@@ -2,14 +2,17 @@
 
          plan                    take, asked                  ┌─▶ done: a windowful doubles the window
     a copy ──▶ queued at its worker ─────────▶ outstanding ───┼─▶ failed (handed back): halves it
-                                                              └─▶ stopped (not wanted any more): nothing
+                                                              └─▶ stopped (not wanted, or deferred): nothing
 Rules
+- A clone that failed, or that cannot begin now, is deferred and leaves at once: places are for clones that
+  make progress. Should a deferred one succeed after all, it counts towards the next doubling.
 - A worker has at most its *window* outstanding. It begins at ``first``, doubles each time that a windowful
   was done, up to ``per_worker``, and halves, not below 1, with each that is handed back.
 - The whole fleet has at most ``total`` outstanding: upstreams are shared.
 - What is a fact is counted beyond the bounds as well (``asked`` after a restart); then nothing is taken until
   enough is done.
-- Orphans, which nobody holds, go first: within a worker, and among workers those that have some queued.
+- Hastened copies, which somebody waits for or whose repo is of a high priority, go first, then orphans, which
+  nobody holds, then the rest: within a worker; among workers those that have such ones queued go first.
 - Otherwise workers take turns: who was offered goes to the end.
 - A queue holds numbers of copies. An entry may be outdated, as none is taken out when plans change: who takes
   it looks whether that copy is still planned on that worker, and takes the next if not. Numbers that are
@@ -69,21 +72,27 @@ class _Lane:
 class _Worker:
     """What is counted of one worker."""
 
-    __slots__ = ("done", "orphans", "outstanding", "paused", "rest", "window")
+    __slots__ = ("done", "hastened", "orphans", "outstanding", "paused", "rest", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
         self.done = 0  # since the window changed
         self.outstanding = 0
         self.paused = False
+        self.hastened = _Lane()
         self.orphans = _Lane()
         self.rest = _Lane()
+
+    @property
+    def lanes(self) -> tuple[_Lane, _Lane, _Lane]:
+        """In the order in which they are taken from."""
+        return self.hastened, self.orphans, self.rest
 
 
 class Pace:
     """``plan`` → ``ready``, ``take`` → ``asked`` → ``done``, ``failed`` or ``stopped``."""
 
-    __slots__ = ("_first", "_outstanding", "_per_worker", "_total", "_turns", "_turns_orphans", "_workers")
+    __slots__ = ("_first", "_outstanding", "_per_worker", "_total", "_turns", "_turns_first", "_workers")
 
     def __init__(self, first: int, per_worker: int, total: int) -> None:
         self._first = max(1, min(first, per_worker))
@@ -92,7 +101,7 @@ class Pace:
         self._outstanding = 0
         self._workers: dict[WorkerId, _Worker] = {}
         # Workers that could take one now, were it not for the total; a worker is in one of the two at most.
-        self._turns_orphans: OrderedDict[WorkerId, None] = OrderedDict()
+        self._turns_first: OrderedDict[WorkerId, None] = OrderedDict()
         self._turns: OrderedDict[WorkerId, None] = OrderedDict()
 
     # What is known
@@ -114,7 +123,7 @@ class Pace:
     def queued(self, worker: WorkerId) -> int:
         """Entries in its queue, outdated ones included."""
         known = self._workers.get(worker)
-        return len(known.orphans) + len(known.rest) if known is not None else 0
+        return sum(map(len, known.lanes)) if known is not None else 0
 
     # Who is next
 
@@ -124,9 +133,15 @@ class Pace:
         (known.orphans if orphan else known.rest).extend(np.asarray(copies, dtype=np.int32))
         self._place(worker, known)
 
+    def hasten(self, worker: WorkerId, copy: int) -> None:
+        """This copy, which is queued already, is to be asked before the others; its old entry is outdated."""
+        known = self._known(worker)
+        known.hastened.extend(np.array([copy], np.int32))
+        self._place(worker, known)
+
     def ready(self) -> Iterator[WorkerId]:
         """Workers that may be asked for more, once round, while the total allows; ``take`` in between."""
-        for turns in (self._turns_orphans, self._turns):
+        for turns in (self._turns_first, self._turns):
             for _ in range(len(turns)):
                 if not turns or self._outstanding >= self._total:
                     break
@@ -141,8 +156,8 @@ class Pace:
             return None
         if known.outstanding >= known.window:
             return None
-        lane = known.orphans if known.orphans else known.rest
-        if not lane:
+        lane = next(filter(len, known.lanes), None)
+        if lane is None:
             return None
         number = lane.pop()
         self._place(worker, known)
@@ -159,8 +174,12 @@ class Pace:
 
     def done(self, worker: WorkerId, count: int = 1) -> None:
         """So many were done."""
+        self.succeeded(worker, self._end(self._known(worker), count))
+
+    def succeeded(self, worker: WorkerId, count: int = 1) -> None:
+        """So many clones were done there that had left the window before."""
         known = self._known(worker)
-        known.done += self._end(known, count)
+        known.done += count
         while known.done >= known.window:
             known.done -= known.window
             known.window = min(2 * known.window, self._per_worker)
@@ -175,7 +194,7 @@ class Pace:
         self._place(worker, known)
 
     def stopped(self, worker: WorkerId, count: int = 1) -> None:
-        """So many are no longer wanted, which says nothing about the worker."""
+        """So many are no longer wanted, or deferred, which says nothing about the worker."""
         known = self._known(worker)
         self._end(known, count)
         self._place(worker, known)
@@ -200,10 +219,11 @@ class Pace:
             return
         self._outstanding -= known.outstanding
         self._turns.pop(worker, None)
-        self._turns_orphans.pop(worker, None)
+        self._turns_first.pop(worker, None)
         if keep_queue:
             anew = self._known(worker)
-            anew.orphans, anew.rest, anew.paused = known.orphans, known.rest, known.paused
+            anew.hastened, anew.orphans, anew.rest = known.lanes
+            anew.paused = known.paused
             self._place(worker, anew)
 
     def _known(self, worker: WorkerId) -> _Worker:
@@ -222,12 +242,12 @@ class Pace:
     def _place(self, worker: WorkerId, known: _Worker) -> None:
         """Keeps the turns: a worker that stays where it is keeps its place."""
         able = not known.paused and known.outstanding < known.window
-        orphans = able and len(known.orphans) > 0
-        if orphans:
-            self._turns_orphans.setdefault(worker)
+        first = able and len(known.hastened) + len(known.orphans) > 0
+        if first:
+            self._turns_first.setdefault(worker)
         else:
-            self._turns_orphans.pop(worker, None)
-        if able and not orphans and len(known.rest) > 0:
+            self._turns_first.pop(worker, None)
+        if able and not first and len(known.rest) > 0:
             self._turns.setdefault(worker)
         else:
             self._turns.pop(worker, None)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evermirror.core.fleet.copies import NOBODY
-from evermirror.core.fleet.handover import ASKED, FOLLOWER, HELD, PLANNED, PRIMARY, UNTOLD
+from evermirror.core.fleet.handover import ASKED, DEFERRED, FOLLOWER, HELD, PLANNED, PRIMARY, UNTOLD
 from evermirror.core.fleet.hostnames import HostNames
 from evermirror.core.fleet.table import LIVE, REMOVED, FleetTable
 
@@ -43,7 +43,7 @@ def per_worker(
 
 def _polls(table: FleetTable, part: slice) -> NDArray[np.bool_]:
     state, role, first = table.c_state[part], table.c_primary[part], table.c_rank[part] == 0
-    there = (state == HELD) | (state == ASKED)
+    there = (state == HELD) | (state == ASKED) | (state == DEFERRED)
     polls = (there & ((role == PRIMARY) | ((role == UNTOLD) & first))) | ((state == PLANNED) & first)
     used: NDArray[np.bool_] = polls & (table.c_worker[part] != NOBODY)
     return used

@@ -2,7 +2,8 @@
 
 At the start of a fresh session everything is told, in chunks; nothing sent in earlier sessions is still to
 be done. So a copy that is told is HELD, whatever it was; one that is not told is not there: wanted, it is
-planned anew; otherwise it is forgotten. A full comparison by ranges later says the same for the ranges that
+planned anew, or, where its clone was deferred, told to its worker again without a place in the window;
+otherwise it is forgotten. A full comparison by ranges later says the same for the ranges that
 differ, except that commands may be on their way: what is ASKED, STOPPING or LEAVING then waits for its own
 answer.
 
@@ -21,7 +22,7 @@ from evermirror.core.fleet.crew import Member
 from evermirror.core.fleet.digests import RangeDigests, digests_of, range_of, ranges_of
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import HeldCopy
-from evermirror.core.fleet.handover import ASKED, HELD, PLANNED, UNTOLD, Handover
+from evermirror.core.fleet.handover import ASKED, DEFERRED, HELD, PLANNED, UNTOLD, Handover
 from evermirror.core.fleet.table import NONE, FleetTable
 from evermirror.model.repo import RepoKey
 
@@ -80,7 +81,7 @@ class Reconciler:
     def _is_missing(self, row: int, c: int, draft: Draft) -> None:
         if self._table.c_rank[c] == UNWANTED:
             self._handover.drop(row, c, draft)
-        elif self._table.c_state[c] != PLANNED:
+        elif self._table.c_state[c] not in (PLANNED, DEFERRED):
             self._handover.plan_again(row, c, draft)
 
     def _found(self, row: int, member: Member, now_s: float, draft: Draft) -> int:
@@ -115,6 +116,13 @@ class Reconciler:
                 self._handover.told_dropped(row, c, draft)
                 draft.touched[row] = None
 
+    def deferred(self, member: Member, keys: Iterable[RepoKey], draft: Draft) -> None:
+        for key in keys:
+            row = self._table.row_of(key)
+            c = self._table.find_copy(row, member.id) if row >= 0 else -1
+            if c >= 0:
+                self._handover.told_deferred(row, c, draft)
+
     def declined(self, member: Member, copies: Iterable[HeldCopy], draft: Draft) -> None:
         for held in copies:
             row = self._table.row_of(held.key)
@@ -144,7 +152,7 @@ class Reconciler:
                 continue
             told.add(row)
             c = table.find_copy(row, member.id)
-            if c < 0 or table.c_state[c] in (PLANNED, ASKED, HELD):
+            if c < 0 or table.c_state[c] in (PLANNED, ASKED, DEFERRED, HELD):
                 self.verified(member, (held,), now_s, draft)
         on = table.copies_on(member.id)
         within = np.isin(ranges_of(table.hash[table.c_row[on]]), list(ranges))

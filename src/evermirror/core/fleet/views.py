@@ -84,6 +84,7 @@ class Totals:
     moving: int  # with a copy asked for, planned, stopping or leaving
     planned: int  # copies
     asked: int  # copies
+    deferred: int  # copies whose first clone failed or must wait
     stopping: int  # copies
     leaving: int  # copies
     workers: int  # registered and not retired

@@ -11,6 +11,7 @@ from evermirror.core.fleet.crew import Crew
 from evermirror.core.fleet.decisions import CompareRanges
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import (
+    ClonesDeferred,
     CopiesDropped,
     CopiesVerified,
     DeletionsDeclined,
@@ -79,6 +80,11 @@ class Words:
         member = self._sessions.report(event.id, draft)
         if member is not None:
             self._reconciler.declined(member, event.copies, draft)
+
+    def clones_deferred(self, event: ClonesDeferred, now: Moment, draft: Draft) -> None:
+        member = self._sessions.report(event.id, draft)
+        if member is not None:
+            self._reconciler.deferred(member, event.keys, draft)
 
     def repos_handed_back(self, event: ReposHandedBack, now: Moment, draft: Draft) -> None:
         member = self._sessions.report(event.id, draft)

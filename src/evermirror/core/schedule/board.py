@@ -1,7 +1,9 @@
 """Which host is asked next: hosts that are open, best first, and alarms for those that time will open.
 
-Every host has at most one living entry among the open ones and one among the alarms; an entry is alive while
-its stamp is the host's. Whoever changes anything about a host settles it again.
+Hosts that did not answer at their last try, or were not tried yet, stand apart from those that did: they must
+not take all that may be under way. Every host has at most one living entry among the open ones and one among
+the alarms; an entry is alive while its stamp is the host's. Whoever changes anything about a host settles it
+again.
 """
 
 from __future__ import annotations
@@ -11,21 +13,43 @@ from heapq import heapify, heappop, heappush
 
 from evermirror.core.schedule.hosts import HostState, Rank
 
+_Open = tuple[Rank, float, int, HostState]
 _Alarm = tuple[float, int, HostState]
 _COMPACT_MIN = 64  # dead entries are cleared all at once from here on
+
+
+class _Side:
+    """The hosts that answer, or those that do not."""
+
+    __slots__ = ("alarms", "open", "urgent")
+
+    def __init__(self) -> None:
+        self.open: list[_Open] = []
+        self.alarms: list[_Alarm] = []
+        self.urgent: list[_Alarm] = []  # a request waits for these
+
+    def first(self) -> _Open | None:
+        while self.open and self.open[0][2] != self.open[0][3].stamp:
+            heappop(self.open)
+        return self.open[0] if self.open else None
+
+    def next_alarm(self, *, urgent: bool) -> float:
+        alarms = self.urgent if urgent else self.alarms
+        while alarms and alarms[0][1] != alarms[0][2].stamp:
+            heappop(alarms)
+        return alarms[0][0] if alarms else math.inf
 
 
 class Board:
     """O(log hosts) for every change of a host."""
 
-    __slots__ = ("_alarms", "_hosts", "_open", "_stamps", "_urgent")
+    __slots__ = ("_answering", "_hosts", "_silent", "_stamps")
 
     def __init__(self) -> None:
         self._hosts = 0  # on the board; what the heaps may hold alive
         self._stamps = 0
-        self._open: list[tuple[Rank, float, int, HostState]] = []
-        self._alarms: list[_Alarm] = []
-        self._urgent: list[_Alarm] = []  # a request waits for these
+        self._answering = _Side()
+        self._silent = _Side()
 
     def put(self) -> None:
         """A new host; it is settled when it has repos."""
@@ -40,14 +64,15 @@ class Board:
         """Something about this host changed: judge it anew."""
         self._stamps += 1
         host.stamp = stamp = self._stamps
+        side = self._silent if host.weather.silent else self._answering
         rank, key, at, urgent = host.opening(now)
         if rank is not None:
-            heappush(self._open, (rank, key, stamp, host))
-            if len(self._open) > _COMPACT_MIN and len(self._open) > 4 * self._hosts:
-                self._open = [entry for entry in self._open if entry[2] == entry[3].stamp]
-                heapify(self._open)
+            heappush(side.open, (rank, key, stamp, host))
+            if len(side.open) > _COMPACT_MIN and len(side.open) > 4 * self._hosts:
+                side.open = [entry for entry in side.open if entry[2] == entry[3].stamp]
+                heapify(side.open)
         if at < math.inf:
-            alarms = self._urgent if urgent else self._alarms
+            alarms = side.urgent if urgent else side.alarms
             heappush(alarms, (at, stamp, host))
             if len(alarms) > _COMPACT_MIN and len(alarms) > 4 * self._hosts:
                 alarms[:] = [entry for entry in alarms if entry[1] == entry[2].stamp]
@@ -55,22 +80,25 @@ class Board:
 
     def advance(self, now: float) -> None:
         """Settle the hosts whose time has come."""
-        for alarms in (self._urgent, self._alarms):
-            while alarms and alarms[0][0] <= now:
-                _, stamp, host = heappop(alarms)
-                if stamp == host.stamp:
-                    self.settle(host, now)
+        for side in (self._answering, self._silent):
+            for alarms in (side.urgent, side.alarms):
+                while alarms and alarms[0][0] <= now:
+                    _, stamp, host = heappop(alarms)
+                    if stamp == host.stamp:
+                        self.settle(host, now)
 
-    def best(self) -> tuple[Rank, HostState] | None:
-        """The host to ask and for what; it stays on the board until it is settled."""
-        heap = self._open
-        while heap and heap[0][2] != heap[0][3].stamp:
-            heappop(heap)
-        return (heap[0][0], heap[0][3]) if heap else None
+    def best(self, *, silent: bool) -> tuple[Rank, HostState] | None:
+        """The host to ask and for what, among those that answer and, if so wished, the silent ones; it stays
+        on the board until it is settled."""
+        firsts = [first for side in self._sides(silent) if (first := side.first()) is not None]
+        if not firsts:
+            return None
+        rank, _, _, host = min(firsts)
+        return rank, host
 
-    def next_alarm(self, *, urgent: bool) -> float:
+    def next_alarm(self, *, urgent: bool, silent: bool) -> float:
         """When the next shut host opens by itself; infinity if none does."""
-        alarms = self._urgent if urgent else self._alarms
-        while alarms and alarms[0][1] != alarms[0][2].stamp:
-            heappop(alarms)
-        return alarms[0][0] if alarms else math.inf
+        return min(side.next_alarm(urgent=urgent) for side in self._sides(silent))
+
+    def _sides(self, silent: bool) -> tuple[_Side, ...]:
+        return (self._answering, self._silent) if silent else (self._answering,)

@@ -35,12 +35,13 @@ class Rank(IntEnum):
 class Connections:
     """Connections in use to one host."""
 
-    __slots__ = ("limit", "polls", "transfer_limit", "transfer_waits", "transfers")
+    __slots__ = ("limit", "polls", "stuck", "transfer_limit", "transfer_waits", "transfers")
 
     def __init__(self, settings: ScheduleSettings) -> None:
         self.polls = 0
         self.transfers = 0
         self.transfer_waits = False  # the next free connection is for a transfer
+        self.stuck = False  # the last transfer got no answer
         self.configure(settings)
 
     def configure(self, settings: ScheduleSettings) -> None:
@@ -53,7 +54,12 @@ class Connections:
 
     @property
     def may_transfer(self) -> bool:
-        return self.transfers < self.transfer_limit and self.polls + self.transfers < self.limit
+        return self.transfers < self.transfers_max and self.polls + self.transfers < self.limit
+
+    @property
+    def transfers_max(self) -> int:
+        """A host whose last transfer got no answer tries one at a time."""
+        return 1 if self.stuck else self.transfer_limit
 
 
 class Opening(NamedTuple):

@@ -71,6 +71,7 @@ class Tracked:
         "request",
         "seen_at",
         "since",
+        "slow_lane",
         "spec",
         "stride",
         "ticket",
@@ -109,6 +110,7 @@ class Tracked:
         self.rank_asked: int | None = None  # the class of those who asked
         self.again = False  # somebody asked while it was under way
         self.gone = False  # removed while it was under way
+        self.slow_lane = False  # its poll under way is one of those at silent hosts
         self.quiet = False  # polled on request alone
         self.detour: Detour | None = None  # None: it is asked at its own URL
 

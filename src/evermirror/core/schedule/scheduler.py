@@ -10,6 +10,8 @@ Rules
   in between waits for that end.
 - Of all hosts that may be asked now (hosts.py) the best one wins: requests, then deadlines, then the smallest
   priority. `polls_per_second` holds for all but requests, `polls_in_flight` for all.
+- Hosts that did not answer at their last try, or were not tried yet, have at most half of `polls_in_flight`:
+  what is dead holds up nothing that is alive (slots.py has the same for transfers).
 - After a poll: priority = max(priority, the queue's clock) + stride; the first stride is cut (placement.py).
   A newcomer stands where the queue's front is.
 - A repo that is remembered from before a restart stands where the rest of its usual gap puts it.
@@ -42,7 +44,7 @@ from evermirror.core.schedule.slots import SyncSlots
 from evermirror.core.schedule.standing import Standing
 from evermirror.core.schedule.views import Entry, Explanation, HostView, ScheduleWarning, Verdict
 from evermirror.core.schedule.weather import Weather
-from evermirror.model.failure import Failure
+from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.memory import RepoMemory
 from evermirror.model.repo import Host, RepoKey
 
@@ -64,6 +66,7 @@ class Scheduler:
         self._setbacks = Setbacks(self._known, self._weather, self._routing, self._standing)
         self._bucket = TokenBucket(settings.polls_per_second)
         self._polls = 0  # in flight
+        self._silent_polls = 0  # those of them at hosts that were silent when they began
         self._now = 0.0
 
     # Which repos there are
@@ -150,7 +153,7 @@ class Scheduler:
         now = self._at(now)
         while self._polls < self._standing.settings.polls_in_flight:
             self._board.advance(now)
-            best = self._board.best()
+            best = self._board.best(silent=self._may_ask_silent)
             if best is None:
                 return None
             rank, host = best
@@ -163,11 +166,17 @@ class Scheduler:
             self._bucket.take(now)
             host.bucket.take(now)
             repo.phase = _POLLING
+            repo.slow_lane = host.weather.silent
             self._polls += 1
+            self._silent_polls += repo.slow_lane
             host.connections.polls += 1
             self._board.settle(host, now)
             return repo.spec.key
         return None
+
+    @property
+    def _may_ask_silent(self) -> bool:
+        return self._silent_polls < max(1, self._standing.settings.polls_in_flight // 2)
 
     def _next_of(self, host: HostState, rank: Rank) -> Tracked:
         """The first of that rank in the host's queue, which it leaves."""
@@ -237,6 +246,7 @@ class Scheduler:
         repo = self._known.under_way(key, (_SYNCING,))
         host = self._known.host_of(repo)
         self._slots.leave_host(key)
+        host.connections.stuck = False
         repo.activity = learn(repo.activity, push_times, after=repo.seen_at, now=now)
         self._succeed(repo, host, now)
         self._board.settle(host, now)
@@ -264,7 +274,10 @@ class Scheduler:
     def failed(self, key: RepoKey, failure: Failure, now: float, *, jitter: float = 0.0) -> Verdict:
         """The poll or sync did not succeed; ``jitter`` in [-1, 1] spreads retries."""
         now = self._at(now)
+        transferred = self.is_transferring(key)
         repo, host = self._end(key, _POLLING, _CHANGED, _SYNCING)
+        if transferred and failure.kind is FailureKind.NETWORK_TIMEOUT:
+            host.connections.stuck = True
         verdict = self._setbacks.failed(repo, host, failure, now, jitter)
         if not verdict.diverted and key in self._known.repos:
             verdict = replace(verdict, next_attempt_at=self.explain(key, now).next_poll_at)
@@ -309,6 +322,20 @@ class Scheduler:
     def syncs_running(self) -> int:
         return self._slots.running
 
+    def is_transferring(self, key: RepoKey) -> bool:
+        """Upstream was seen to have something new: it is being fetched, or waits for a git slot."""
+        repo = self._known.repos.get(key)
+        return repo is not None and repo.phase in (_CHANGED, _SYNCING)
+
+    def can_begin(self, key: RepoKey, now: float) -> bool:
+        """Whether the repo is under way, or neither it nor its host has to wait: at most for a budget."""
+        repo = self._known.repos.get(key)
+        if repo is None or repo.phase is not _WAITING:
+            return repo is not None
+        now, weather = self._at(now), self._known.host_of(repo).weather
+        may_ask = weather.blocked_until <= now and weather.kind is None
+        return may_ask and not repo.quiet and repo.not_before <= now
+
     def memory(self, key: RepoKey) -> RepoMemory:
         """What to write down of the repo; digest and mark are not kept here."""
         return (self._known.repos.get(key) or self._known.leaving[key]).memory()
@@ -350,6 +377,7 @@ class Scheduler:
         host = self._known.host_of(repo)
         if repo.phase is _POLLING:
             self._polls -= 1
+            self._silent_polls -= repo.slow_lane
             host.connections.polls -= 1
         elif repo.phase is _CHANGED:
             self._slots.drop(key)
@@ -386,12 +414,13 @@ class Scheduler:
 
     def _next_poll(self, now: float) -> float:
         self._board.advance(now)
-        best = self._board.best()
+        silent = self._may_ask_silent
+        best = self._board.best(silent=silent)
         token_at = self._bucket.ready_at()
         if best is None:
-            at = self._board.next_alarm(urgent=False)
+            at = self._board.next_alarm(urgent=False, silent=silent)
         else:
             at = now
             if best[0] is Rank.REQUEST:
                 return now
-        return min(self._board.next_alarm(urgent=True), max(at, token_at, now))
+        return min(self._board.next_alarm(urgent=True, silent=silent), max(at, token_at, now))

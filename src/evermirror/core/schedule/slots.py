@@ -4,6 +4,7 @@ Rules
 - Order: those somebody waits for, then by priority class, then first come, first served.
 - At most `slots` at once, and per host no more than its connections allow to transfers.
 - A repo whose host is full does not hold up others. It keeps the next free connection of its host for itself.
+- Hosts whose last transfer got no answer try one at a time, and have at most half of the slots together.
 - A host that asked us to wait is left alone by transfers as by polls (`is_open` tells).
 - While clones are not allowed (the disk is nearly full) first clones wait, and everything else goes on.
 """
@@ -100,7 +101,7 @@ class SyncSlots:
             able = [
                 best
                 for host, lane in self._lanes.items()
-                if lane.connections.may_transfer
+                if self._may_transfer(lane)
                 and (best := lane.best(self.clones_allowed)) is not None
                 and is_open(host)
             ]
@@ -123,8 +124,16 @@ class SyncSlots:
         return [
             host
             for host, lane in self._lanes.items()
-            if lane.connections.may_transfer and lane.best(self.clones_allowed) is not None
+            if self._may_transfer(lane) and lane.best(self.clones_allowed) is not None
         ]
+
+    def _may_transfer(self, lane: _Lane) -> bool:
+        if not lane.connections.may_transfer:
+            return False
+        if not lane.connections.stuck:
+            return True
+        stuck = sum(1 for held in self._running.values() if held is not None and held.stuck)
+        return stuck < max(1, self.slots // 2)
 
     def leave_host(self, key: RepoKey) -> None:
         """What is left of the sync does not need its host."""
@@ -153,7 +162,7 @@ class SyncSlots:
         connections = lane.connections
         waits = (
             len(self._running) < self.slots
-            and connections.transfers < connections.transfer_limit
+            and connections.transfers < connections.transfers_max
             and not connections.may_transfer
             and lane.best(self.clones_allowed) is not None
         )

@@ -69,6 +69,7 @@ class HostWeather:
         "probe_at",
         "probe_gap_s",
         "recent",
+        "silent",
         "strikes",
         "succeeded_at",
     )
@@ -76,6 +77,7 @@ class HostWeather:
     def __init__(self) -> None:
         self.recent: deque[tuple[float, RepoKey, FailureKind]] = deque(maxlen=RECENT_MAX)  # counted failures
         self.succeeded_at = float("-inf")
+        self.silent = True  # it did not answer at the last try, or was not tried yet
         self.kind: FailureKind | None = None  # of the storm; None is calm
         self.by_network = False
         self.probe_gap_s = 0.0
@@ -159,6 +161,7 @@ class Weather:
         weather, kind = self.of(host), failure.kind
         changed: tuple[Host, ...] = ()
         if kind is FailureKind.NETWORK_TIMEOUT:
+            weather.silent = True
             self._answering.pop(host, None)
             self._silent[host] = now
             self._silent.move_to_end(host)
@@ -212,6 +215,7 @@ class Weather:
         return len(self._silent) >= min(NETWORK_HOSTS, max(2, len(self._hosts)))
 
     def _answered(self, host: Host, now: float) -> tuple[Host, ...]:
+        self.of(host).silent = False
         self._silent.pop(host, None)
         self._answering[host] = now
         self._answering.move_to_end(host)

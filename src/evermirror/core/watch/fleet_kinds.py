@@ -14,6 +14,7 @@ LEVELS = {
     AlertKind.QUARANTINE: Level.ERROR,
     AlertKind.ACCUSATION: Level.ERROR,
     AlertKind.DISK_FULL: Level.WARNING,  # its repos are still served, and fetched
+    AlertKind.STALLED: Level.ERROR,
     AlertKind.STRAY: Level.WARNING,
 }
 

@@ -87,6 +87,14 @@ WORDINGS: Mapping[str, Wording] = {
     "disk-full": Wording(
         "Worker's disk full", "工作节点磁盘已满", ("工作节点 {about} 不再接收新的克隆：磁盘已满或无法写入",)
     ),
+    "stalled": Wording(
+        "Work does not move",
+        "工作停滞",
+        (
+            "{about}：{pending} 项工作（{what}）在等待，已有 {minutes} 分钟毫无进展",
+            "{about}：有工作在等待，长时间毫无进展",
+        ),
+    ),
     "stray": Wording(
         "Unknown repos on a worker",
         "工作节点存有未知仓库",

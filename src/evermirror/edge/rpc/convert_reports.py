@@ -41,6 +41,7 @@ from evermirror.edge.rpc.convert_values import (
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.model.messages import (
     Declined,
+    Deferred,
     Excused,
     Failed,
     HandedBack,
@@ -86,6 +87,8 @@ def report_out(report: Report) -> pb.Report:
         case HandedBack(told, reason):
             back = pb.HandedBack(keys=keys(told, "HandedBack.keys"), reason=text_out(reason))
             return pb.Report(handed_back=back)
+        case Deferred(told):
+            return pb.Report(deferred=pb.Deferred(keys=keys(told, "Deferred.keys")))
         case WorkerStatus():
             return pb.Report(worker_status=status_out(report))
 
@@ -117,6 +120,8 @@ def report_in(m: pb.Report) -> Report:
         case "handed_back":
             reason = text_in(m.handed_back.reason, "HandedBack.reason")
             return HandedBack(keys(m.handed_back.keys, "HandedBack.keys"), reason)
+        case "deferred":
+            return Deferred(keys(m.deferred.keys, "Deferred.keys"))
         case "worker_status":
             return status_in(m.worker_status)
         case None:

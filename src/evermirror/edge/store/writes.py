@@ -13,6 +13,7 @@ from evermirror.model.event import NewEvent
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.messages import (
     Declined,
+    Deferred,
     Excused,
     Failed,
     HandedBack,
@@ -230,7 +231,7 @@ def _writes(report: Report, worker: str) -> tuple[Write, ...]:
                 for h in report.items
                 if h.digest is not None and h.verified_at is not None
             )
-        case Released() | HandedBack() | WorkerStatus():
+        case Released() | HandedBack() | Deferred() | WorkerStatus():
             return ()  # placement, which the fleet's machine decides, and the moment's figures
 
 

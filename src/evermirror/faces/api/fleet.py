@@ -106,6 +106,7 @@ class TotalsView(BaseModel):
     moving: int = Field(description="Repos with a copy that comes or goes")
     planned: int = Field(description="Copies that wait for their turn to be cloned")
     asked: int = Field(description="Copies being cloned")
+    deferred: int = Field(description="Copies whose first clone failed or must wait; their workers try again")
     stopping: int = Field(description="Copies whose worker was told to stop")
     leaving: int = Field(description="Copies being deleted")
     workers: int
@@ -118,7 +119,9 @@ class TotalsView(BaseModel):
 class AlertView(BaseModel):
     """Something that is wrong now."""
 
-    kind: Literal["brake", "no-room", "worker-down", "quarantine", "accusation", "stray", "disk-full"]
+    kind: Literal[
+        "brake", "no-room", "worker-down", "quarantine", "accusation", "stray", "stalled", "disk-full"
+    ]
     about: str = Field(description="The worker or aggregator, or `fleet`")
     text: str
 
@@ -294,6 +297,7 @@ def _fleet_answer(view: FleetView, caller: Caller) -> FleetAnswer:
             moving=totals.moving,
             planned=totals.planned,
             asked=totals.asked,
+            deferred=totals.deferred,
             stopping=totals.stopping,
             leaving=totals.leaving,
             workers=totals.workers,

@@ -36,6 +36,7 @@ class FleetCollector(Collector):
         copies = {
             "planned": totals.planned,
             "asked": totals.asked,
+            "deferred": totals.deferred,
             "held": sum(w.seen.held for w in view.workers),
             "stopping": totals.stopping,
             "leaving": totals.leaving,

@@ -18,7 +18,7 @@ from evermirror.model.task import TaskRecord, TaskStatus
 from evermirror.nodes.service import Holder, PollPlan, Upkeep
 
 StatusText = Literal["pending", "active", "failing", "gone", "auth", "held", "inactive"]
-CopyStateText = Literal["planned", "asked", "held", "stopping", "leaving"]
+CopyStateText = Literal["planned", "asked", "held", "stopping", "leaving", "deferred"]
 TaskStatusText = Literal["pending", "running", "success", "failure", "skipped"]
 
 _COPY_STATE: dict[CopyState, CopyStateText] = {
@@ -27,6 +27,7 @@ _COPY_STATE: dict[CopyState, CopyStateText] = {
     CopyState.HELD: "held",
     CopyState.STOPPING: "stopping",
     CopyState.LEAVING: "leaving",
+    CopyState.DEFERRED: "deferred",
 }
 _TASK_STATUS: dict[TaskStatus, TaskStatusText] = {
     TaskStatus.PENDING: "pending",

@@ -169,7 +169,8 @@ def _fleet(fleet: Fields) -> Group:
         rows,
         right=["id", "held", "wanted", "cloning", "disk free", "polls/s", "syncs", "falls"],
     )
-    moving = f"{totals.get('moving')}   {totals.get('planned')} copies planned, {totals.get('asked')} asked"
+    copies = f"{totals.get('planned')} copies planned, {totals.get('asked')} asked"
+    moving = f"{totals.get('moving')}   {copies}, {totals.get('deferred')} deferred"
     facts: list[list[object]] = [
         ["repositories", f"{totals.get('repos')}   {totals.get('owned')} owned, {totals.get('held')} held"],
         ["moving", moving],

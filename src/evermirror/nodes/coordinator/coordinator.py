@@ -25,7 +25,7 @@ from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import Progress, Report, Synced, WorkerStatus
 from evermirror.model.push import Standings
 from evermirror.model.refs import RefSnapshot
-from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.model.url import UrlRules, parse_url
 from evermirror.model.whole import CoursePoint
@@ -437,4 +437,5 @@ class Coordinator:
         """What placement must know of a repo."""
         spec, pulling = record.spec, self._pulling
         secret = spec.credential is not None or (pulling is not None and pulling.has_credentials(spec.key))
-        return CatalogRepo(spec.key, trusted_only=spec.private or secret, pins=record.pins)
+        urgent = spec.priority.rank <= Priority.HIGH.rank
+        return CatalogRepo(spec.key, trusted_only=spec.private or secret, pins=record.pins, urgent=urgent)

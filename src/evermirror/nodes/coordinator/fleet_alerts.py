@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from evermirror.core.fleet.decisions import Alert, AlertKind
 from evermirror.core.watch.fleet_kinds import fleet_alert
 from evermirror.core.watch.kinds import FLEET_KINDS
+from evermirror.core.watch.stalls import Sample, Stall, StallWatch
 from evermirror.model import alert as watch
 from evermirror.nodes.coordinator.alerts.alert_sink import AlertSink
 from evermirror.nodes.coordinator.fleet_view import FleetView
 
+STALL_LOOKS = 15  # minutes: three times the longest that a git process may go without moving a byte
 LOOK_EVERY_S = 60.0  # also before the first look: workers come back, and tell how they are
 RAISED_MAX = 10_000
 _TOLD_BY_WORKERS = frozenset({AlertKind.DISK_FULL.value, AlertKind.STRAY.value})
@@ -51,6 +53,7 @@ class FleetWatch:
         self._look = look
         self._sink = sink
         self._has_looked = False
+        self._stalls = StallWatch(STALL_LOOKS)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -64,9 +67,12 @@ class FleetWatch:
             fleet_alert(alert.kind, alert.about, alert.text, facts=alert.facts)
             for alert in (*view.alerts, *view.more_alerts)
         )
+        stalled = map(_stalled, self._stalls.look(pending_work(view)))
         kept = {alert.identity: alert for alert in self._unheard(view)}
         self._has_looked = True
-        self._sink.stand(FLEET_KINDS, (kept | {alert.identity: alert for alert in found}).values())
+        self._sink.stand(
+            FLEET_KINDS, (kept | {alert.identity: alert for alert in (*found, *stalled)}).values()
+        )
 
     def _unheard(self, view: FleetView) -> Iterator[watch.Alert]:
         """What stood, and is not known to be over."""
@@ -76,3 +82,25 @@ class FleetWatch:
             by_placing = alert.kind == AlertKind.NO_ROOM.value and view.totals.warming
             if by_worker or by_placing or not self._has_looked:
                 yield alert
+
+
+def pending_work(view: FleetView) -> Iterator[Sample]:
+    """What waits in the fleet, and how far it is: first clones over all, and what each worker is to sync."""
+    totals = view.totals
+    loads = {worker.name: worker.load for worker in view.workers if worker.load is not None}
+    moved = tuple((name, load.changes_total, load.received_bytes_total) for name, load in loads.items())
+    running = tuple((name, load.running) for name, load in loads.items())
+    if not (totals.braked or totals.warming) and any(load.accepting_clones for load in loads.values()):
+        counts = (totals.planned, totals.asked, totals.deferred, totals.held)
+        yield Sample("fleet", "first clones", totals.planned + totals.asked, (counts, moved, running))
+    for name, load in loads.items():
+        done = (load.changes_total, load.received_bytes_total, load.running)
+        yield Sample(name, "syncs", load.queued_syncs if load.accepting_clones else 0, done)
+
+
+def _stalled(stall: Stall) -> watch.Alert:
+    minutes = round(stall.looks * LOOK_EVERY_S / 60)
+    facts = {"pending": str(stall.pending), "what": stall.what, "minutes": str(minutes)}
+    where = "the fleet" if stall.about == "fleet" else f"worker {stall.about}"
+    text = f"{stall.pending} {stall.what} of {where} wait, and nothing has moved for {minutes} min"
+    return fleet_alert(AlertKind.STALLED, stall.about, text, facts=facts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evermirror.core.fleet.events import (
+    ClonesDeferred,
     CopiesDropped,
     CopiesVerified,
     DeletionsDeclined,
@@ -16,7 +17,17 @@ from evermirror.core.fleet.events import (
 )
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.edge.store.writes import Write, writes_of
-from evermirror.model.messages import Declined, Failed, HandedBack, HeldRepo, Kept, Released, Report, Synced
+from evermirror.model.messages import (
+    Declined,
+    Deferred,
+    Failed,
+    HandedBack,
+    HeldRepo,
+    Kept,
+    Released,
+    Report,
+    Synced,
+)
 from evermirror.model.refs import short_digest
 from evermirror.model.worker import WorkerId
 
@@ -38,6 +49,10 @@ def event_of(id_: ReportId, report: Report) -> Event:
             return CopiesDropped(id_, report.keys)
         case Declined():
             return DeletionsDeclined(id_, held_copies(report.items))
+        case Failed():
+            return ClonesDeferred(id_, (report.key,))
+        case Deferred():
+            return ClonesDeferred(id_, report.keys)
         case HandedBack():
             return ReposHandedBack(id_, report.keys)
         case _:

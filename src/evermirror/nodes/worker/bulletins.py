@@ -49,6 +49,7 @@ class Bulletins:
         while True:
             await self._rounds.tell_progress()
             await self._tell_looked()
+            await self._rounds.tell_deferred()
             if (now := self._clock()) >= next_status:
                 next_status = now + STATUS_S
                 await self._port.report(self.status())

@@ -29,7 +29,7 @@ from evermirror.core.watch.course import Course
 from evermirror.edge.git.mirror import HeldBack, Mirrors
 from evermirror.edge.git.probe import Prober, Seen, Unchanged
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.model.messages import Excused, Progress, Refused, Started, Synced, SyncNow
+from evermirror.model.messages import Deferred, Excused, Progress, Refused, Started, Synced, SyncNow
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Mode, RepoKey
 from evermirror.nodes.worker.desk import Desk
@@ -53,6 +53,9 @@ from evermirror.nodes.worker.shelf import Shelf
 from evermirror.nodes.worker.tally import Tally
 
 log = structlog.get_logger(__name__)
+
+DEFER_AFTER_S = 2.0  # a first clone whose upstream has not answered by then keeps no other waiting
+DEFERRED_CHUNK = 1000  # keys in one report
 
 
 class Rounds:
@@ -100,6 +103,7 @@ class Rounds:
         self._looks: set[RepoKey] = set()  # the coordinator wants to know their digests
         self.verified: dict[RepoKey, float] = {}  # looks that saw no change and are not told yet
         self.looked: set[RepoKey] = set()  # the coordinator waits for these, and nothing moved
+        self._first: dict[RepoKey, float] = {}  # first clones that the coordinator waits for, and since when
 
     # Callers
 
@@ -118,8 +122,29 @@ class Rounds:
 
     def assigned(self, keys: Iterable[RepoKey]) -> None:
         """Whoever asked before this may have done so after the rounds under way looked."""
-        for this in (self.open[key] for key in keys if key in self.open):
-            this.outdated = True
+        now = self._clock()
+        for key in keys:
+            if key in self.open:
+                self.open[key].outdated = True
+            if key not in self._shelf.here:
+                self._first[key] = now
+
+    async def tell_deferred(self) -> None:
+        """First clones that cannot begin now, or get no answer: the coordinator asks for others meanwhile.
+        Those that are being transferred, or wait for a git slot, are what it has to wait for."""
+        now, scheduler = self._clock(), self._scheduler
+        for key in [key for key in self._first if key in self._shelf.here or key not in scheduler]:
+            del self._first[key]
+        deferred = [
+            key
+            for key, since in self._first.items()
+            if not scheduler.is_transferring(key)
+            and (now - since >= DEFER_AFTER_S or not scheduler.can_begin(key, now))
+        ]
+        for key in deferred:
+            del self._first[key]
+        for start in range(0, len(deferred), DEFERRED_CHUNK):
+            await self._port.report(Deferred(tuple(deferred[start : start + DEFERRED_CHUNK])))
 
     def look(self, key: RepoKey) -> None:
         """The coordinator wants a repo of ours looked at, and to know how it is then."""
@@ -380,6 +405,7 @@ class Rounds:
         if failure.kind is FailureKind.DISK_FULL and self._handed_back is not None and self._is_spare(this):
             await self._handed_back([key], failure.message)
             return
+        self._first.pop(key, None)  # the report says so
         failure = replace(failure, context={**self._about, "source_url": tried, **failure.context})
         await self._port.report(not_synced(this, failure, verdict, now))
 

@@ -255,6 +255,7 @@ class Worker:
         if here:  # brought back from the trash, or there all the time: no clone will tell
             await self._port.report(Kept(here))
         await self._look_at(brought_back)  # what they have counts once upstream was asked
+        await self._rounds.tell_deferred()
 
     async def _sync_now(self, command: SyncNow) -> None:
         repo = self._shelf.repos.get(command.key)

@@ -31,19 +31,26 @@ def size_mb(key: str) -> float:
 class Catalog:
     """A history of commits, each a change; the coordinator takes them in one after another."""
 
-    def __init__(self, chance: Random, *, private: float, replicas: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, chance: Random, *, private: float, replicas: tuple[int, ...] = (), dead: float = 0.0
+    ) -> None:
         self.commits: list[CatalogChanged] = []
         self.repos: dict[RepoKey, CatalogRepo] = {}
         self.removed: dict[RepoKey, int] = {}  # in the trash: at which commit it left
         self._chance = chance
         self._private = private
         self._replicas = replicas
+        self._dead = dead
         self._versions: dict[RepoKey, int] = {}
         self._made = 0
 
     def version(self, key: RepoKey) -> int:
         """Upstream's, now."""
         return self._versions.get(key, 1)
+
+    def is_dead(self, key: RepoKey) -> bool:
+        """Gone, refused or unreachable: no clone of it ever succeeds."""
+        return xxh3_64_intdigest(key.encode(), 2) / 2.0**64 < self._dead
 
     def push(self, key: RepoKey) -> None:
         self._versions[key] = self.version(key) + 1

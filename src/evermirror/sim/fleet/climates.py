@@ -17,7 +17,13 @@ from evermirror.sim.fleet.story import Story, Violation
 from evermirror.sim.fleet.world import World
 
 _SMALL = Plan(
-    workers=8, repos=120, duration_s=3.5 * HOUR, calm_s=1.5 * HOUR, faults=rough(2.0), lease_limit=3
+    workers=8,
+    repos=120,
+    dead=0.2,
+    duration_s=3.5 * HOUR,
+    calm_s=1.5 * HOUR,
+    faults=rough(2.0),
+    lease_limit=3,
 )
 
 CLIMATES: Mapping[str, Plan] = {

@@ -1,4 +1,7 @@
-"""The clones of a simulated worker: asked for, waiting for a slot, under way; orphans first."""
+"""The clones of a simulated worker: asked for, waiting for a slot, under way; orphans first.
+
+Those of dead upstreams fail, are told as deferred, and are tried again later, for ever.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
 UPSTREAM_MB_S = 5.0
 RELAY_MB_S = 10.0
 CLONE_MIN_S = 0.5
+FAIL_S = 10.0  # until a dead upstream is known to be, this time
+RETRY_S = 300.0
 
 
 class Job:
@@ -72,6 +77,8 @@ class Clones:
 
     def _time_of(self, job: Job) -> tuple[float, bool]:
         worker = self._worker
+        if worker.world.catalog.is_dead(job.key):
+            return FAIL_S, False
         source = worker.world.worker(job.source) if job.source is not None else None
         relayed = source is not None and source.serves(job.key)
         rate = RELAY_MB_S if relayed else UPSTREAM_MB_S
@@ -80,10 +87,21 @@ class Clones:
     def _done(self, job: Job, relayed: bool) -> None:
         if self.jobs.get(job.key) is not job:
             return
-        del self.jobs[job.key]
         self.running -= 1
+        if self._worker.world.catalog.is_dead(job.key):
+            job.running = False
+            self._worker.deferred(job.key)
+            self._worker.world.time.after(RETRY_S, self._again, job)
+            self.fill_slots()
+            return
+        del self.jobs[job.key]
         self._worker.cloned(job.key, relayed=relayed)
         self.fill_slots()
+
+    def _again(self, job: Job) -> None:
+        if self.jobs.get(job.key) is job:
+            self._later.append(job)
+            self.fill_slots()
 
     def _hand_back(self) -> None:
         for waiting in (self._urgent, self._later):

@@ -20,6 +20,7 @@ class Plan:
     repos: int = 200
     trusted: float = 0.7  # share of the workers
     private: float = 0.1  # share of the repos
+    dead: float = 0.0  # share of the repos that no clone ever succeeds of
     replicas: tuple[int, ...] = ()  # a repo's own, by chance; empty: the fleet's setting
     weights: tuple[float, ...] = (1.0,)  # of workers, by chance
     room: int | None = None  # copies that a worker's disk takes, of which it does not speak

@@ -18,6 +18,7 @@ import numpy as np
 
 from evermirror.core.fleet.digests import RangeDigests, differing, digests_of, range_of
 from evermirror.core.fleet.events import (
+    ClonesDeferred,
     CopiesDropped,
     CopiesVerified,
     DeletionsDeclined,
@@ -31,7 +32,7 @@ from evermirror.sim.fleet.messages import Compared, Report
 CHUNK = 500  # copies in one report
 
 
-Kind = type[CopiesVerified | CopiesDropped | DeletionsDeclined | ReposHandedBack]
+Kind = type[CopiesVerified | CopiesDropped | DeletionsDeclined | ReposHandedBack | ClonesDeferred]
 
 
 class ReportLog:

@@ -36,7 +36,7 @@ POINT_S = 5.0  # between two points of the findings, at first; then a hundredth 
 POINTS_SHARE = 0.01
 LOOK_MAX_S = 60.0
 BLINK_S = 1e-6  # less is rounding, not time
-TO_COME = (CopyState.PLANNED, CopyState.ASKED)
+TO_COME = (CopyState.PLANNED, CopyState.ASKED, CopyState.DEFERRED)
 
 
 Progress = Callable[[str, float], None]  # what is going on, and how much of it is done (of 1)

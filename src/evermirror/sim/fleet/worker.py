@@ -38,6 +38,7 @@ from evermirror.core.fleet.decisions import (
     Welcome,
 )
 from evermirror.core.fleet.events import (
+    ClonesDeferred,
     CopiesDropped,
     CopiesVerified,
     DeletionsDeclined,
@@ -376,6 +377,10 @@ class SimWorker:
         self.disk[key] = version
         self.world.cloned(self, key, relayed)
         self._verified(key, version)
+
+    def deferred(self, key: RepoKey) -> None:
+        """A first clone failed; it is tried again by itself."""
+        self._report(ClonesDeferred, key)
 
     def hand_back(self, key: RepoKey) -> None:
         self.primaries.discard(key)

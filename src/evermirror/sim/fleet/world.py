@@ -53,7 +53,7 @@ class World:
         self.network = Network(
             self.time, self.rng, plan.habits, self.coordinator, lambda: self.coordinator.listens
         )
-        self.catalog = Catalog(self.rng, private=plan.private, replicas=plan.replicas)
+        self.catalog = Catalog(self.rng, private=plan.private, replicas=plan.replicas, dead=plan.dead)
         self.witness = Witness(self, plan.witness)
         self.leases = Tasks(self, plan.lease_limit)
         self.workers: list[SimWorker] = []

@@ -1263,6 +1263,7 @@ class Report(_message.Message):
     KEPT_FIELD_NUMBER: _builtins.int
     HANDED_BACK_FIELD_NUMBER: _builtins.int
     WORKER_STATUS_FIELD_NUMBER: _builtins.int
+    DEFERRED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def started(self) -> Global___Started: ...
     @_builtins.property
@@ -1289,6 +1290,8 @@ class Report(_message.Message):
     def handed_back(self) -> Global___HandedBack: ...
     @_builtins.property
     def worker_status(self) -> Global___WorkerStatus: ...
+    @_builtins.property
+    def deferred(self) -> Global___Deferred: ...
     def __init__(
         self,
         *,
@@ -1305,12 +1308,13 @@ class Report(_message.Message):
         kept: Global___Kept | None = ...,
         handed_back: Global___HandedBack | None = ...,
         worker_status: Global___WorkerStatus | None = ...,
+        deferred: Global___Deferred | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["declined", b"declined", "excused", b"excused", "failed", b"failed", "handed_back", b"handed_back", "kept", b"kept", "progress", b"progress", "refused", b"refused", "released", b"released", "report", b"report", "restored", b"restored", "started", b"started", "synced", b"synced", "verified", b"verified", "worker_status", b"worker_status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["declined", b"declined", "deferred", b"deferred", "excused", b"excused", "failed", b"failed", "handed_back", b"handed_back", "kept", b"kept", "progress", b"progress", "refused", b"refused", "released", b"released", "report", b"report", "restored", b"restored", "started", b"started", "synced", b"synced", "verified", b"verified", "worker_status", b"worker_status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["declined", b"declined", "excused", b"excused", "failed", b"failed", "handed_back", b"handed_back", "kept", b"kept", "progress", b"progress", "refused", b"refused", "released", b"released", "report", b"report", "restored", b"restored", "started", b"started", "synced", b"synced", "verified", b"verified", "worker_status", b"worker_status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["declined", b"declined", "deferred", b"deferred", "excused", b"excused", "failed", b"failed", "handed_back", b"handed_back", "kept", b"kept", "progress", b"progress", "refused", b"refused", "released", b"released", "report", b"report", "restored", b"restored", "started", b"started", "synced", b"synced", "verified", b"verified", "worker_status", b"worker_status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["started", "progress", "synced", "restored", "failed", "refused", "excused", "verified", "declined", "released", "kept", "handed_back", "worker_status"]  # noqa: Y015
+    _WhichOneofReturnType_report: _TypeAlias = _typing.Literal["started", "progress", "synced", "restored", "failed", "refused", "excused", "verified", "declined", "released", "kept", "handed_back", "worker_status", "deferred"]  # noqa: Y015
     _WhichOneofArgType_report: _TypeAlias = _typing.Literal["report", b"report"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_report) -> _WhichOneofReturnType_report | None: ...
 
@@ -1715,6 +1719,26 @@ class HandedBack(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HandedBack: _TypeAlias = HandedBack  # noqa: Y015
+
+@_typing.final
+class Deferred(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Deferred: _TypeAlias = Deferred  # noqa: Y015
 
 @_typing.final
 class WorkerStatus(_message.Message):

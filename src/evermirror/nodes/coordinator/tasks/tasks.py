@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from evermirror.core.fleet.copies import CopyState
 from evermirror.core.fleet.decisions import Assign
-from evermirror.core.fleet.events import CommandGiven
+from evermirror.core.fleet.events import CloneHastened, CommandGiven
 from evermirror.core.watch.course import MOST, later
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
@@ -234,6 +235,8 @@ class Tasks:
         repo = machine.repo(command.key)
         if repo is None or repo.removed:
             await self._giving_up.gone([command])
+        elif repo.primary is None and any(copy.state is CopyState.PLANNED for copy in repo.copies):
+            await self._fleet().tell(CloneHastened(command.key))
         elif (
             repo.primary is not None
             and machine.speaks_for(command.key, repo.primary)

@@ -43,7 +43,11 @@ class Kept:
 
     def changed(self, change: Change) -> None:
         for step in change.copies:
-            gone = step.after is None or step.after.state in (CopyState.PLANNED, CopyState.ASKED)
+            gone = step.after is None or step.after.state in (
+                CopyState.PLANNED,
+                CopyState.ASKED,
+                CopyState.DEFERRED,
+            )
             if gone and step.key in self._destroyed:
                 self._destroyed[step.key].discard(step.worker)
             if gone and step.worker in self._leaving:

@@ -1,6 +1,7 @@
 """Settled: long after the last fault everything is where it should be, really.
 
-- Every repo has as many copies wanted as it should, on workers that are there; each is really complete there.
+- Every repo has as many copies wanted as it should, on workers that are there; each is really complete there,
+  but for dead upstreams, whose copies are deferred and so hold up nobody.
 - Nothing waits for room while a worker that could take it has room; no brake, no warm-up.
 - What is not wanted and could be deleted is gone. So is what left the catalog, from workers that are there.
 """
@@ -82,6 +83,9 @@ class Settled:
             self._scene.broken(
                 SETTLED, f"{row.key} is wanted of {self._scene.name(row.worker)}, which is not there"
             )
+        elif self._scene.world.catalog.is_dead(row.key) and worker.lies is None:
+            if row.state is not CopyState.DEFERRED:
+                self._scene.broken(SETTLED, f"{row.key} is dead and still {row.state.name} on {worker.name}")
         elif row.state is not CopyState.HELD:
             self._scene.broken(SETTLED, f"{row.key} is still {row.state.name} on {worker.name}")
         elif row.key not in worker.disk and worker.lies is None:

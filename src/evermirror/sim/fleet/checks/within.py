@@ -20,6 +20,7 @@ from evermirror.sim.fleet.checks.shadow import Change, CopyStep, Scene
 
 LOAD, PACE, PRIVATE = "load", "pace", "private"
 ROUNDING = 2.0  # copies: bounds are rounded up, and the mean changes while many are placed
+_ASKED = (CopyState.ASKED, CopyState.DEFERRED)
 BELOW = 0.05  # of the bound: so much below it somebody surely could take one more
 
 
@@ -38,7 +39,7 @@ class Within:
         asked: set[WorkerId] = set()
         gained: defaultdict[WorkerId, list[CopyStep]] = defaultdict(list)
         for step in change.copies:
-            if step.told_held and step.before is not None and step.before.state is CopyState.ASKED:
+            if step.told_held and step.before is not None and step.before.state in _ASKED:
                 self._done[step.worker] += 1
             if step.gained:
                 gained[step.worker].append(step)

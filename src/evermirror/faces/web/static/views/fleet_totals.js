@@ -20,6 +20,7 @@ export function totalsPart(ctx, { totals, workers }, look) {
         [word("fl_no_room"), number(t.no_room), t.no_room ? "bad" : ""],
         [word("fl_planned"), number(t.planned)],
         [word("fl_asked"), number(t.asked)],
+        [word("fl_deferred"), number(t.deferred), t.deferred ? "warn" : ""],
         [word("fl_leaving"), number(t.stopping + t.leaving)],
         [word("fl_alive"), word("fl_of", number(t.alive), number(t.workers)), t.alive < t.workers ? "warn" : ""],
         [word("fl_brake"), word(t.braked ? "fl_on" : "fl_off"), t.braked ? "bad" : ""],
