@@ -22,10 +22,9 @@ import json
 import random
 import socket
 import ssl
-import subprocess
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -35,9 +34,9 @@ from urllib.parse import urlsplit
 
 import trustme
 
-from tests.support.gitrepo import UpstreamRepo, clean_git_env, read_refs
+from tests.support.backend import Behaviour, Reply, Request, run_backend
+from tests.support.gitrepo import UpstreamRepo, read_refs
 
-CHUNK = 64 * 1024
 REMEMBERED_BYTES_MAX = 256 * 1024  # of one answer; longer ones are git's each time
 SLOW_S = 1.0
 START_S = 30.0
@@ -218,6 +217,7 @@ class MixedUpstreams:
             self._loop.run_until_complete(self._serve())
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
     async def _serve(self) -> None:
@@ -340,45 +340,26 @@ class _Front:
         if key in self._known:
             yield self._known[key]
             return
-        child = await self._start_git(name, method, service, headers)
-        assert child.stdin is not None
-        assert child.stdout is not None
+        request = Request(method, f"/{name}.git{service}", headers, body, 0)
+        reply = await asyncio.to_thread(run_backend, Behaviour(self._folder, True, False, {}), request, body)
         try:
-            child.stdin.write(body)
-            child.stdin.close()
-            start = await _read_some(child.stdout, REMEMBERED_BYTES_MAX)
-            fields, _, content = start.partition(b"\r\n\r\n")
-            if child.stdout.at_eof():
-                self._known[key] = _head(fields, b"Content-Length: %d" % len(content)) + content
+            content = b""
+            while len(content) < REMEMBERED_BYTES_MAX and (
+                data := await asyncio.to_thread(next, reply.body, b"")
+            ):
+                content += data
+            if len(content) < REMEMBERED_BYTES_MAX:
+                self._known[key] = _head(reply, f"Content-Length: {len(content)}") + content
                 yield self._known[key]
                 return
-            yield _head(fields, b"Transfer-Encoding: chunked") + _chunk(content)
-            while data := await child.stdout.read(CHUNK):
+            yield _head(reply, "Transfer-Encoding: chunked") + _chunk(content)
+            while data := await asyncio.to_thread(next, reply.body, b""):
                 yield _chunk(data)
             yield b"0\r\n\r\n"
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                child.kill()
-            await child.wait()
-
-    async def _start_git(
-        self, name: str, method: str, service: str, headers: dict[str, str]
-    ) -> asyncio.subprocess.Process:
-        split = urlsplit(service)
-        env = {
-            **clean_git_env(self._folder),
-            "GIT_PROJECT_ROOT": str(self._folder),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "REQUEST_METHOD": method,
-            "PATH_INFO": f"/{name}.git{split.path}",
-            "QUERY_STRING": split.query,
-            "CONTENT_TYPE": headers.get("content-type", ""),
-            "HTTP_CONTENT_ENCODING": headers.get("content-encoding", ""),
-            "GIT_PROTOCOL": headers.get("git-protocol", ""),
-        }
-        return await asyncio.create_subprocess_exec(
-            "git", "http-backend", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+            close = getattr(reply.body, "close", None)
+            if close is not None:
+                await asyncio.to_thread(close)
 
 
 def _dead_answer(variety: str, name: str, service: str) -> tuple[bytes, bool]:
@@ -407,24 +388,17 @@ def _answer(status: str, body: bytes, *headers: str) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def _head(fields: bytes, length: bytes) -> bytes:
-    """git's own fields, as an HTTP answer begins."""
-    lines = fields.split(b"\r\n")
-    status = next((x[7:].strip() for x in lines if x.lower().startswith(b"status:")), b"200 OK")
-    rest = [x for x in lines if not x.lower().startswith(b"status:")]
-    return b"\r\n".join([b"HTTP/1.1 " + status, *rest, length]) + b"\r\n\r\n"
+def _head(reply: Reply, length: str) -> bytes:
+    lines = [
+        f"HTTP/1.1 {reply.status} Whatever",
+        *(f"{name}: {value}" for name, value in reply.headers),
+        length,
+    ]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
 
 
 def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
-
-
-async def _read_some(stream: asyncio.StreamReader, limit: int) -> bytes:
-    """Up to ``limit`` bytes, or all there are."""
-    parts: Sequence[bytes] = []
-    while sum(map(len, parts)) < limit and (data := await stream.read(CHUNK)):
-        parts = [*parts, data]
-    return b"".join(parts)
 
 
 async def _read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
