@@ -1,7 +1,4 @@
-"""Other git clients than git, each run as its users run it: a clone into a folder that git can then read.
-
-``NOT_TAKEN`` says which odd names a client itself does not take over, from any server: its limit, not ours.
-"""
+"""git and other git clients, each run as its users run it: a clone into a folder that git can then read."""
 
 from __future__ import annotations
 
@@ -145,3 +142,8 @@ CLIENTS: dict[str, Clone] = {
     "pygit2": by_pygit2,
     "isomorphic-git": by_isomorphic_git,
 }
+
+# Names that a client changes or cannot keep, whatever server it clones from: its limits, not ours.
+OTHER_BYTES = ("latin-", "bytes-")  # written anew as UTF-8
+CHANGES = {"jgit": OTHER_BYTES, "isomorphic-git": OTHER_BYTES}
+BRANCHES_OF_REMOTE = ("go-git", "dulwich", "pygit2", "isomorphic-git")  # their HEAD is among the branches

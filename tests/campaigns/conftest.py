@@ -60,4 +60,5 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Acceptance]:
             world = Acceptance(folder, node, server, repos, urls)
             wanted = {world.key(name) for name in repos} | {url.key for url in urls if url.alive}
             node.until(lambda: wanted <= node.mirrors(), MIRRORED_S, look_s=0.5)
+            node.until(lambda: all(node.is_served(key) for key in wanted), look_s=0.5)
             yield world

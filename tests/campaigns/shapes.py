@@ -54,12 +54,12 @@ def normal(repo: UpstreamRepo) -> None:
     """A library with branches, tags, a merge, a symlink and an executable; pip and npm can install it."""
     repo.commit(files=PACKAGE)
     repo.bulk_commits(200, gap_s=3600)
-    repo.tag("v1.0", annotated=True)
+    repo.tag("v1.0.0", annotated=True)
     repo.branch("develop")
     repo.bulk_commits(20, "develop")
     merged = repo.git("commit-tree", "main^{tree}", "-p", "main", "-p", "develop", "-m", "merge")
     repo.git("update-ref", "refs/heads/main", merged)
-    repo.tag("v1.1")
+    repo.tag("v1.1.0")
     repo.git("fast-import", "--quiet", stdin=_modes(repo.tip()))
     repo.hidden_ref("refs/pull/1/head")
 

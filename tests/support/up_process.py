@@ -40,6 +40,10 @@ class UpProcess(Node):
         answer = self.client.get(f"/api/repos/{key}")
         return answer.json() if answer.status_code == 200 else {"status": "unknown"}
 
+    def is_served(self, key: str) -> bool:
+        """It is here and told so: a moment after its folder is."""
+        return self.repo(key)["status"] == "active"
+
     def add(self, url: str, **info: object) -> None:
         answer = self.client.post("/api/git_urls", json={"git_url": url, "additional_info": info})
         assert answer.status_code == 200, answer.text
