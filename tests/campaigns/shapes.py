@@ -99,7 +99,7 @@ def large_blobs(repo: UpstreamRepo) -> None:
     repo.commit()
     repo.configure(
         [("core.bigFileThreshold", "50m")]
-    )  # as forges have it: no deltas of such files are looked for
+    )  # as forges have it: no deltas
     lines = []
     for n in range(BLOBS):
         made = subprocess.run(  # noqa: S602 -- our own words; the bytes never pass through this process
