@@ -9,7 +9,7 @@ SEEDS ?= 500
 PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q -n $(or $(JOBS),3) --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check dev needs lint types layers pytest format bench bench-check screenshots soak lock clean
+.PHONY: help setup run test test-all check dev needs needs-all lint types layers pytest format bench bench-check screenshots soak lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ run: setup ## start all-in-one on a playground, or on yours: CATALOG=my-urls.txt
 	@exec $(BIN)/evermirror up $(if $(CATALOG),--catalog "$(CATALOG)",--playground) $(ARGS)
 
 test: dev needs lint types layers pytest ## everything CI runs: lint, types, layers, all tests
+
+test-all: dev needs-all ## campaigns, about 15 min: real-shaped repositories, dead lists, every git client; CI runs them after test
+	@$(PYTEST) -n $(or $(JOBS),2) -m campaign $(ARGS)
 
 check: dev lint types layers ## the quick part: lint, types, layers, tests that are not slow
 	@$(PYTEST) -m "not slow" $(ARGS)
@@ -39,7 +42,7 @@ format: dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: dev needs ## measure against the alternatives (about 20 min) for docs/benchmarks.md; BENCH="poll sync" for some, ARGS=--quick
+bench: dev needs ## measure against the alternatives (about 22 min) for docs/benchmarks.md; BENCH="poll sync" for some, ARGS=--quick
 	@$(BIN)/python -m bench $(BENCH) $(ARGS)
 
 bench-check: dev ## what got worse beyond noise: OLD=docs/benchmarks.json against NEW=the newest in bench/results
@@ -64,6 +67,9 @@ dev:
 
 needs:
 	@tools/test-needs
+
+needs-all:
+	@tools/test-needs campaigns
 
 pytest: dev
 	@$(PYTEST) $(ARGS) || $(BIN)/python tools/second-look $$?

@@ -73,6 +73,13 @@ SYNC = (
         20,
     ),
     Promise("round-grok", "round", f"{SPEC}, Serve and sync", "that round: less CPU than grok-pull", 1),
+    Promise(
+        "dead-list",
+        "dead-list",
+        "issue 19",
+        "a list, 30 % dead in six ways: what lives is mirrored in at most 1.3 times its time alone",
+        1.3,
+    ),
     Promise("idle-memory", "idle", "issue 2", "10,000 repos in one process: at most 250 MB at rest", 250),
     Promise(
         "idle-start", "idle", "issue 2", "10,000 repos in one process: polling within 5 s of the start", 5

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.failures import watch
-from tests.support.order import arranged, file_of
+from tests.support.order import CAMPAIGNS, arranged, asks_for_campaigns, file_of
 from tests.support.postgres import PostgresServer, find_bin_dir
 from tests.support.quick_disk import quick_folder
 from tests.support.ssh import SshUpstream, find_sshd
@@ -31,7 +31,15 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # until all tests are known: what is made meanwhile stays
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest's own look at marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if file_of(item.nodeid).startswith(CAMPAIGNS):
+            item.add_marker("campaign")
+    if not asks_for_campaigns(config.option.markexpr, config.args):
+        campaigns = [item for item in items if item.get_closest_marker("campaign")]
+        config.hook.pytest_deselected(items=campaigns)
+        items[:] = [item for item in items if not item.get_closest_marker("campaign")]
     if hasattr(config, "workerinput"):  # one of several processes
         items[:] = arranged(items, lambda item: file_of(item.nodeid))
 

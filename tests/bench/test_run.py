@@ -97,8 +97,8 @@ def test_progress_says_where_it_is_and_how_long_it_takes_yet():
     assert time_text(0.2) == "1 s"
 
 
-def test_all_together_promise_to_stay_within_twenty_minutes():
-    assert sum(b.takes_s for b in discover().values()) <= 20 * 60
+def test_all_together_promise_to_stay_within_22_minutes():
+    assert sum(b.takes_s for b in discover().values()) <= 22 * 60
 
 
 def test_a_benchmark_is_named_as_its_file_and_alone_only_it_is_loaded():

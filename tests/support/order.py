@@ -15,6 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 BROWSER = "tests/browser/"
+CAMPAIGNS = "tests/campaigns/"
 WAITING = (BROWSER, "tests/scenarios/")  # several at a time would only slow each other down
 SPLIT = ("tests/sim/", "tests/bench/")
 
@@ -22,6 +23,11 @@ SPLIT = ("tests/sim/", "tests/bench/")
 def file_of(test: str) -> str:
     """Of a test's id."""
     return test.partition("::")[0]
+
+
+def asks_for_campaigns(marks: str, args: Iterable[str]) -> bool:
+    """By mark (``-m campaign``), or by naming them; else they are left out: they take minutes."""
+    return "campaign" in marks or any(CAMPAIGNS in f"{arg}/" for arg in args)
 
 
 def scope_of(test: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from evermirror.edge.store.store import Store
 from tests.support import quick_disk
 from tests.support.migrated import TablesAtOnce
-from tests.support.order import arranged, file_of, scope_of, stays_together
+from tests.support.order import arranged, asks_for_campaigns, file_of, scope_of, stays_together
 from tests.support.quick_disk import quick_folder
 
 
@@ -109,3 +109,23 @@ def test_memory_is_used_where_there_is_room_and_programs_may_run(tmp_path, monke
     real = os.statvfs(tmp_path)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*real[:8], os.ST_NOEXEC, *real[9:])))
     assert quick_folder(tmp_path, told(tmp_path, 1 << 10)) is None
+
+
+@pytest.mark.parametrize(
+    ("marks", "args", "asked"),
+    [
+        ("", ["tests"], False),
+        ("not slow", ["tests"], False),
+        ("campaign", ["tests"], True),
+        ("", ["tests/campaigns"], True),
+        ("", ["tests/campaigns/test_clients.py::test_npm_installs[main]"], True),
+        ("", ["tests/scenarios", "tests/core"], False),
+    ],
+)
+def test_campaigns_run_only_where_they_are_asked_for(marks, args, asked):
+    assert asks_for_campaigns(marks, args) is asked
+
+
+def test_ci_runs_the_tests_and_then_the_campaigns():
+    lines = (Path(__file__).parents[2] / ".ci/run").read_text("utf-8").splitlines()
+    assert lines[-2:] == ["make test", "make test-all"]
