@@ -42,15 +42,6 @@ def test_the_window_doubles_with_each_windowful_done_up_to_its_bound():
     assert windows == [4, 8, 16, 32, 64, 64]
 
 
-def test_one_that_left_the_window_and_succeeds_after_all_counts_towards_its_growth():
-    pace = queued()
-    take_all(pace, ANNA)
-    pace.stopped(ANNA, 4)
-    assert (pace.outstanding(ANNA), pace.window(ANNA)) == (0, 4)
-    pace.succeeded(ANNA, 4)
-    assert (pace.outstanding(ANNA), pace.window(ANNA)) == (0, 8)
-
-
 def test_hastened_copies_are_taken_first():
     pace = queued(orphan=True)
     pace.hasten(ANNA, 500)

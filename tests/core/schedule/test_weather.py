@@ -151,3 +151,16 @@ def test_a_list_of_wrong_urls_is_no_weather():
         assert not told.uncounted
     assert not weather.of(A).stormy
     assert [fail(weather, A, n, 20.0 + n, GONE).own for n in range(3)] == [True, True, False]
+
+
+def test_a_host_that_never_answered_is_given_little_time_at_first_and_more_at_each_try():
+    weather = with_hosts(A, B)
+    given = [weather.of(A).patience_s]
+    for t in range(3):
+        fail(weather, A, 1, float(t))
+        given.append(weather.of(A).patience_s)
+    assert given == [10.0, 20.0, 40.0, 80.0]
+    weather.succeeded(A, 9.0)
+    assert weather.of(A).patience_s is None
+    fail(weather, B, 1, 10.0, GONE)
+    assert weather.of(B).patience_s is None, "it answered"

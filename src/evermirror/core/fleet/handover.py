@@ -275,15 +275,14 @@ class Handover:
         if state in (PLANNED, ASKED, DEFERRED, STOPPING):
             if state == ASKED:
                 self._pace.done(self._member(c).id)
-            elif state == DEFERRED:
-                self._pace.succeeded(self._member(c).id)
-            else:
+            elif state != DEFERRED:
                 one.c_primary[c] = UNTOLD
             self._set_state(row, c, HELD, draft)
 
     def told_deferred(self, row: int, c: int, draft: Draft) -> None:
         """Its first clone failed, or cannot begin now: it leaves the window, and its worker tries again."""
         if self._one.c_state[c] == ASKED:
+            self._pace.done(self._member(c).id)
             self._set_state(row, c, DEFERRED, draft)
             if len(self._table.copies_of(row)) > 1:
                 draft.touched[row] = None  # another copy may poll
@@ -328,7 +327,7 @@ class Handover:
     # Small things
 
     def _set_state(self, row: int, c: int, state: CopyState, draft: Draft) -> None:
-        if self._one.c_state[c] == ASKED and state != HELD:
+        if self._one.c_state[c] == ASKED and state not in (HELD, DEFERRED):
             self._pace.stopped(self._member(c).id)
         self._one.c_state[c] = state
         if state in (STOPPING, LEAVING):

@@ -1,11 +1,12 @@
 """How many clones each worker is asked for: few at first, more as they succeed, bounded for one and for all.
 
-         plan                    take, asked                  ┌─▶ done: a windowful doubles the window
+         plan                    take, asked                  ┌─▶ done, deferred: a windowful doubles the
+                                                              │   window
     a copy ──▶ queued at its worker ─────────▶ outstanding ───┼─▶ failed (handed back): halves it
-                                                              └─▶ stopped (not wanted, or deferred): nothing
+                                                              └─▶ stopped (not wanted any more): nothing
 Rules
 - A clone that failed, or that cannot begin now, is deferred and leaves at once: places are for clones that
-  make progress. Should a deferred one succeed after all, it counts towards the next doubling.
+  make progress. It cost the worker next to nothing, and so counts as done.
 - A worker has at most its *window* outstanding. It begins at ``first``, doubles each time that a windowful
   was done, up to ``per_worker``, and halves, not below 1, with each that is handed back.
 - The whole fleet has at most ``total`` outstanding: upstreams are shared.
@@ -173,13 +174,9 @@ class Pace:
         self._place(worker, known)
 
     def done(self, worker: WorkerId, count: int = 1) -> None:
-        """So many were done."""
-        self.succeeded(worker, self._end(self._known(worker), count))
-
-    def succeeded(self, worker: WorkerId, count: int = 1) -> None:
-        """So many clones were done there that had left the window before."""
+        """So many were done, or deferred."""
         known = self._known(worker)
-        known.done += count
+        known.done += self._end(known, count)
         while known.done >= known.window:
             known.done -= known.window
             known.window = min(2 * known.window, self._per_worker)
@@ -194,7 +191,7 @@ class Pace:
         self._place(worker, known)
 
     def stopped(self, worker: WorkerId, count: int = 1) -> None:
-        """So many are no longer wanted, or deferred, which says nothing about the worker."""
+        """So many are no longer wanted, which says nothing about the worker."""
         known = self._known(worker)
         self._end(known, count)
         self._place(worker, known)

@@ -322,6 +322,10 @@ class Scheduler:
     def syncs_running(self) -> int:
         return self._slots.running
 
+    def patience_s(self, key: RepoKey) -> float | None:
+        """How long the poll under way is to wait for an answer; None: as long as the settings say."""
+        return self._known.host_of(self._known.under_way(key, (_POLLING,))).weather.patience_s
+
     def is_transferring(self, key: RepoKey) -> bool:
         """Upstream was seen to have something new: it is being fetched, or waits for a git slot."""
         repo = self._known.repos.get(key)

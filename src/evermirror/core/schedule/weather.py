@@ -38,6 +38,7 @@ PROBE_LAST_S = 600.0
 RETRY_AFTER_MIN_S = 1.0  # a host that asks for nothing is still given a moment
 RETRY_AFTER_MAX_S = 3600.0  # a host may not silence us for longer; it can ask again
 RATE_LIMIT_FIRST_S = 60.0  # where a host limits us and does not say for how long
+PATIENCE_FIRST_S = 10.0  # for an answer of a host that never gave one; twice as long at every further try
 RECENT_MAX = 1000  # failures remembered per host; a storm is known after three, so more are never needed
 
 _NO_WEATHER = frozenset(
@@ -69,6 +70,7 @@ class HostWeather:
         "probe_at",
         "probe_gap_s",
         "recent",
+        "silences",
         "silent",
         "strikes",
         "succeeded_at",
@@ -78,6 +80,7 @@ class HostWeather:
         self.recent: deque[tuple[float, RepoKey, FailureKind]] = deque(maxlen=RECENT_MAX)  # counted failures
         self.succeeded_at = float("-inf")
         self.silent = True  # it did not answer at the last try, or was not tried yet
+        self.silences = 0  # tries without an answer since the last one, or the first try
         self.kind: FailureKind | None = None  # of the storm; None is calm
         self.by_network = False
         self.probe_gap_s = 0.0
@@ -88,6 +91,12 @@ class HostWeather:
     @property
     def stormy(self) -> bool:
         return self.kind is not None
+
+    @property
+    def patience_s(self) -> float | None:
+        """How long an answer is waited for; None: as the settings say. A host that does not answer must
+        not keep others waiting, but one that is only slow gets its time."""
+        return PATIENCE_FIRST_S * 2.0 ** min(self.silences, 20) if self.silent else None
 
     def block(self, retry_after_s: float | None, now: float) -> float:
         """The host limits us; returns until when it is left alone."""
@@ -162,6 +171,7 @@ class Weather:
         changed: tuple[Host, ...] = ()
         if kind is FailureKind.NETWORK_TIMEOUT:
             weather.silent = True
+            weather.silences += 1
             self._answering.pop(host, None)
             self._silent[host] = now
             self._silent.move_to_end(host)
@@ -215,7 +225,8 @@ class Weather:
         return len(self._silent) >= min(NETWORK_HOSTS, max(2, len(self._hosts)))
 
     def _answered(self, host: Host, now: float) -> tuple[Host, ...]:
-        self.of(host).silent = False
+        weather = self.of(host)
+        weather.silent, weather.silences = False, 0
         self._silent.pop(host, None)
         self._answering[host] = now
         self._answering.move_to_end(host)

@@ -16,6 +16,7 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
@@ -23,6 +24,7 @@ from dataclasses import replace
 import structlog
 
 from evermirror.core.schedule.detours import at
+from evermirror.core.schedule.first_clones import FirstClones
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.schedule.views import Entry
 from evermirror.core.watch.course import Course
@@ -31,7 +33,7 @@ from evermirror.edge.git.probe import Prober, Seen, Unchanged
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import Deferred, Excused, Progress, Refused, Started, Synced, SyncNow
 from evermirror.model.refs import RefSnapshot
-from evermirror.model.repo import Mode, RepoKey
+from evermirror.model.repo import Mode, RepoKey, RepoSpec
 from evermirror.nodes.worker.desk import Desk
 from evermirror.nodes.worker.jobs import Jobs, Work
 from evermirror.nodes.worker.ports import Seeds, WorkerPort
@@ -54,7 +56,6 @@ from evermirror.nodes.worker.tally import Tally
 
 log = structlog.get_logger(__name__)
 
-DEFER_AFTER_S = 2.0  # a first clone whose upstream has not answered by then keeps no other waiting
 DEFERRED_CHUNK = 1000  # keys in one report
 
 
@@ -103,7 +104,7 @@ class Rounds:
         self._looks: set[RepoKey] = set()  # the coordinator wants to know their digests
         self.verified: dict[RepoKey, float] = {}  # looks that saw no change and are not told yet
         self.looked: set[RepoKey] = set()  # the coordinator waits for these, and nothing moved
-        self._first: dict[RepoKey, float] = {}  # first clones that the coordinator waits for, and since when
+        self._first_clones = FirstClones(scheduler, lambda key: key in shelf.here)
 
     # Callers
 
@@ -122,27 +123,14 @@ class Rounds:
 
     def assigned(self, keys: Iterable[RepoKey]) -> None:
         """Whoever asked before this may have done so after the rounds under way looked."""
-        now = self._clock()
-        for key in keys:
-            if key in self.open:
-                self.open[key].outdated = True
-            if key not in self._shelf.here:
-                self._first[key] = now
+        keys = list(keys)
+        for this in (self.open[key] for key in keys if key in self.open):
+            this.outdated = True
+        self._first_clones.asked(keys, self._clock())
 
     async def tell_deferred(self) -> None:
-        """First clones that cannot begin now, or get no answer: the coordinator asks for others meanwhile.
-        Those that are being transferred, or wait for a git slot, are what it has to wait for."""
-        now, scheduler = self._clock(), self._scheduler
-        for key in [key for key in self._first if key in self._shelf.here or key not in scheduler]:
-            del self._first[key]
-        deferred = [
-            key
-            for key, since in self._first.items()
-            if not scheduler.is_transferring(key)
-            and (now - since >= DEFER_AFTER_S or not scheduler.can_begin(key, now))
-        ]
-        for key in deferred:
-            del self._first[key]
+        """First clones that cannot begin now, or get no answer: the coordinator asks for others meanwhile."""
+        deferred = self._first_clones.deferred(self._clock())
         for start in range(0, len(deferred), DEFERRED_CHUNK):
             await self._port.report(Deferred(tuple(deferred[start : start + DEFERRED_CHUNK])))
 
@@ -258,7 +246,7 @@ class Rounds:
         spec = at(repo.spec, self._scheduler.address(key))
         mark = None if force else repo.mark
         asked_at = self._clock()
-        result = await self._prober.probe(spec, mark)
+        result = await self._ask(spec, mark, self._scheduler.patience_s(key))
         this.look_s = self._clock() - asked_at
         if isinstance(result, Unchanged) and repo.mark != mark:  # forgotten meanwhile: it says nothing now
             result = await self._prober.probe(spec, None)
@@ -271,6 +259,15 @@ class Rounds:
         if isinstance(result, Seen):
             repo.refs_count, repo.head_commit = len(result.snapshot.refs), result.snapshot.head_oid
         await self._saw_same(this, repo)
+
+    async def _ask(self, spec: RepoSpec, mark: bytes | None, patience_s: float | None) -> Seen | Unchanged:
+        """Upstream's refs, if it answers in time."""
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self._prober.probe(spec, mark)
+        except TimeoutError:
+            message = f"{spec.host} has not answered in {patience_s:g} s; it is given longer at the next try"
+            raise FailureError(Failure(FailureKind.NETWORK_TIMEOUT, message)) from None
 
     async def _saw_same(self, this: Round, repo: Mirrored) -> None:
         """Upstream is as it is here; targets may be behind all the same."""
@@ -405,7 +402,7 @@ class Rounds:
         if failure.kind is FailureKind.DISK_FULL and self._handed_back is not None and self._is_spare(this):
             await self._handed_back([key], failure.message)
             return
-        self._first.pop(key, None)  # the report says so
+        self._first_clones.ended(key)
         failure = replace(failure, context={**self._about, "source_url": tried, **failure.context})
         await self._port.report(not_synced(this, failure, verdict, now))
 

@@ -2,7 +2,7 @@
 
 - Load: nobody is given more than its bound while somebody else who could take it is below.
 - Pace: clones asked for and not done stay within what one worker and the whole fleet may have at once; a
-  worker starts with few, and gets one more at most for each one done.
+  worker starts with few, and gets one more at most for each one done or deferred.
 - Private: what is for trusted workers only is asked of no other.
 """
 
@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from functools import cached_property
 
 from evermirror.core.fleet.copies import CopyState, Reason
-from evermirror.core.fleet.decisions import Assign, Send, Welcome
+from evermirror.core.fleet.decisions import Assign, CopyRow, Send, Welcome
 from evermirror.core.fleet.flaps import faded, weight_factor
 from evermirror.core.fleet.views import WorkerView
 from evermirror.model.worker import Liveness, WorkerId, WorkerRecord
@@ -20,7 +20,6 @@ from evermirror.sim.fleet.checks.shadow import Change, CopyStep, Scene
 
 LOAD, PACE, PRIVATE = "load", "pace", "private"
 ROUNDING = 2.0  # copies: bounds are rounded up, and the mean changes while many are placed
-_ASKED = (CopyState.ASKED, CopyState.DEFERRED)
 BELOW = 0.05  # of the bound: so much below it somebody surely could take one more
 
 
@@ -39,7 +38,7 @@ class Within:
         asked: set[WorkerId] = set()
         gained: defaultdict[WorkerId, list[CopyStep]] = defaultdict(list)
         for step in change.copies:
-            if step.told_held and step.before is not None and step.before.state in _ASKED:
+            if _is(step.before, CopyState.ASKED) and (step.told_held or _is(step.after, CopyState.DEFERRED)):
                 self._done[step.worker] += 1
             if step.gained:
                 gained[step.worker].append(step)
@@ -182,3 +181,7 @@ class _Crowd:
 
 def _reason(step: CopyStep) -> Reason | None:
     return None if step.after is None else step.after.reason
+
+
+def _is(row: CopyRow | None, state: CopyState) -> bool:
+    return row is not None and row.state is state
