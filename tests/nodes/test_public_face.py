@@ -144,7 +144,11 @@ async def test_at_the_coordinator_git_clients_are_sent_to_an_aggregator(fleet):
             token = await token_of(lead, Role.READER)
             await asyncio.sleep(1.1)  # from now on this machine's user is the public
             secret = f"/git/{fleet.upstream.host}/secret"
-            assert (await client.get(secret)).text == unknown.text
+            asked = [await client.get(path) for path in (secret, "/git/example.org/none")]
+            assert [answer.status_code for answer in asked] == [401, 401]
+            assert asked[0].text == asked[1].text
+            signed_in = await client.get("/git/example.org/none", auth=("me", token))
+            assert (signed_in.status_code, signed_in.text) == (404, unknown.text)
             told = await client.get(secret, headers={"Authorization": f"Bearer {token}"})
             assert "front" in told.text
 

@@ -23,7 +23,7 @@ ASK_S = 10.0
 
 class RemoteTokens:
     """A ``TokenLookup``; ``url`` is the coordinator's, empty while it is not known. ``show`` gives headers
-    that say who asks."""
+    that say who asks, ``any_token`` whether the coordinator has a token of a person at all."""
 
     def __init__(
         self,
@@ -31,16 +31,18 @@ class RemoteTokens:
         url: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
         show: Callable[[], Mapping[str, str]] = dict,
+        any_token: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._show = show
+        self._any_token = any_token
         self._url = url
         self._clock = clock
         self._accepted: OrderedDict[bytes, float] = OrderedDict()  # by hash: when
 
-    async def list_tokens(self) -> tuple[TokenRecord, ...]:
+    async def any_user_token(self) -> bool:
         """Nobody is let in for want of tokens here: see AuthSettings.tokens_required."""
-        return ()
+        return self._any_token()
 
     async def find_token(self, plain: str) -> TokenRecord | None:
         """Any token of a person may read what is private; more is not done here."""
