@@ -43,13 +43,17 @@ class PulledThrough:
         others = self.others
         try:
             repo = await self._own.open(key, begun=begun, private=private)
-            # Unknown, or not to be known: the others may not have heard yet that it became private.
-            if repo is not None or others is None or await self._is_known(key):
-                return repo
         except NotHereYet:
             if others is None or self._is_own((await self._find(key)).key):
                 raise
-        return await others.open(key, begun=begun, private=private)
+            return await others.open(key, begun=begun, private=private)
+        if repo is not None or others is None or not begun:
+            return repo
+        # Unknown: a clone of what was just removed may go on. Or not to be known: the others may not have
+        # heard yet that it became private. They are asked in either case, so that time does not tell which.
+        known = await self._is_known(key)
+        leaving = await others.open(key, begun=True, private=private)
+        return None if known else leaving
 
     async def _is_known(self, key: str) -> bool:
         try:

@@ -293,7 +293,8 @@ async def test_a_token_holder_is_told_what_is_there(hiding):
     refs = "info/refs?service=git-upload-pack"
     async with hiding.client(token="em_reader") as reader:
         assert (await reader.get(f"/git/{HIDDEN}/{refs}")).status_code == 200
-        assert (await reader.get(f"/git/{HIDDEN}")).status_code == 200
+        page = await reader.get(f"/git/{HIDDEN}")
+        assert (page.status_code, "a password: a token" in page.text) == (200, True)
         not_yet = await reader.get(f"/git/{NOT_YET}/{refs}")
         assert (not_yet.status_code, not_yet.headers["retry-after"]) == (503, "5")
         assert "Its first clone is not" in not_yet.text
@@ -396,6 +397,7 @@ async def test_a_browser_is_told_how_to_clone(house, repo):
         page = await client.get(f"/git/{KEY}", headers={"accept-language": "zh-CN,zh;q=0.9,en;q=0.5"})
         assert f"git clone http://127.0.0.1:8420/git/{KEY}" in page.text
         assert "只读镜像" in page.text
+        assert "令牌" not in page.text
 
 
 async def test_without_mirrors_every_clone_address_is_404(client):

@@ -85,7 +85,7 @@ async def show(key: str, request: Request, api: GitApiDep, caller: CallerDep) ->
     repo = await _open(api, api.git, caller, key)
     if isinstance(repo, Response):
         return repo
-    return pages.clone_page(request, repo.key, repo.verified_at)
+    return pages.clone_page(request, repo.key, repo.verified_at, private=repo.private)
 
 
 async def _open(
