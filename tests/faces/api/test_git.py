@@ -286,7 +286,7 @@ async def test_a_token_that_may_not_read_does_not_learn_either(hiding, role):
         private, not_yet, unknown = [await every_answer(node, k) for k in (HIDDEN, NOT_YET, UNKNOWN)]
     assert private == not_yet == unknown
     assert {status for status, *_ in private} == {403}
-    assert "is for nodes" in private[0][2].decode(), "plain text, which git shows"
+    assert "is for a worker or an aggregator" in private[0][2].decode(), "plain text, which git shows"
 
 
 async def test_a_token_holder_is_told_what_is_there(hiding):

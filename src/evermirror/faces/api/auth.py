@@ -214,11 +214,7 @@ class Auth:
             if self._on_used is not None:
                 self._on_used(record)
         if record.role not in _RANKS:
-            raise ApiProblem(
-                Kind.FORBIDDEN,
-                f"A token with the role {record.role.value} is for nodes and does not open the API",
-                hint="Use a token with the role admin, operator, submitter or reader",
-            )
+            raise token_of_node()
         return Caller(record.name, _RANKS[record.role])
 
     async def _required(self) -> bool:
@@ -281,6 +277,15 @@ class Gate:
         state["caller"] = caller
         state["identify"] = partial(self._auth.identify_again, asked)  # for long answers
         await self._app(scope, receive, send)
+
+
+def token_of_node() -> ApiProblem:
+    """The 403 of a token that is good, but no person's."""
+    return ApiProblem(
+        Kind.FORBIDDEN,
+        "This token is for a worker or an aggregator: it opens neither the API nor private repositories",
+        hint="Use a token with the role admin, operator, submitter or reader",
+    )
 
 
 def too_many(wait_s: float, detail: str) -> ApiProblem:
