@@ -758,6 +758,28 @@ async def test_a_revoked_token_is_refused_and_its_name_is_free(store):
     assert len(await store.list_tokens()) == 2
 
 
+async def test_tokens_of_nodes_are_nobodys_who_signs_in(store):
+    await store.create_token("w", Role.WORKER)
+    await store.create_token("a", Role.AGGREGATOR)
+    assert await store.any_tokens()
+    assert not await store.any_user_token()
+    _, token = await store.create_token("r", Role.READER)
+    assert await store.any_user_token()
+    await store.revoke_token(token.id)
+    assert not await store.any_user_token()
+
+
+async def test_it_is_known_whether_a_private_repo_is_in_the_catalog(store):
+    await store.upsert_repos([repo(A)])
+    assert not await store.any_private_repo()
+    private = repo(A)
+    private = replace(private, spec=replace(private.spec, private=True))
+    await store.upsert_repos([private])
+    assert await store.any_private_repo()
+    await store.remove_repos([A], 5.0)
+    assert not await store.any_private_repo()
+
+
 async def test_the_audit_log_is_newest_first(store, clock):
     for i in range(3):
         clock.now = 1000.0 + i

@@ -385,6 +385,17 @@ async def test_passes_are_renewed_in_time(house, monkeypatch):
         assert last.pass_ != first.pass_
 
 
+async def test_an_aggregator_hears_whether_there_is_a_token_of_a_person(house, grpc):
+    async with house.aggregator(grpc=grpc) as front:
+        assert not (await front.next(Access)).user_tokens
+        _, token = await house.lead.store.create_token("ann", Role.READER)
+        assert (await front.next(Access, 1)).user_tokens
+        async with house.aggregator(91, "late", grpc=grpc) as late:
+            assert (await late.next(Access)).user_tokens
+        await house.lead.store.revoke_token(token.id)
+        assert not (await front.next(Access, 2)).user_tokens
+
+
 async def test_who_takes_over_gets_a_ticket_for_what_it_reads(house):
     async with house.worker(1, "attic") as old, house.aggregator(relay=RELAY):
         await house.add(A)

@@ -11,7 +11,7 @@ import pytest
 from evermirror.config import load_config
 from evermirror.model.access import Role
 from evermirror.nodes.aggregator.public_face import CoordinatorUrl, reachable_url
-from tests.support.aggregation import Aggregation
+from tests.support.aggregation import Aggregation, run_client
 from tests.support.upstream import UpstreamServer
 
 
@@ -125,6 +125,49 @@ async def test_its_state_is_for_token_holders_where_reads_are_not_public(fleet):
         assert (await public.get("/api/aggregator")).status_code == 401
 
 
+async def test_an_aggregator_asks_for_a_token_as_soon_as_there_is_something_to_hide(fleet, tmp_path):
+    def refs(key):
+        return f"/git/{key}/info/refs?service=git-upload-pack"
+
+    unknown = "example.org/none"
+    async with fleet.worker("w1"), fleet.aggregator() as node, client_of(node) as public:
+        async with fleet.coordinator() as lead:
+            _, key = await fleet.add("open")
+            await fleet.until_here(node, key)
+            assert (await public.get(refs(unknown))).status_code == 404
+            _, secret = await fleet.add("secret", private=True)
+            await fleet.until_here(node, secret)
+            for name in (secret, unknown):
+                told = await public.get(refs(name))
+                assert (told.status_code, told.text) == (404, "This repository is not mirrored here.\n")
+
+            token = await token_of(lead, Role.READER)
+
+            async def asks():
+                return (await public.get(refs(unknown))).status_code == 401
+
+            await fleet.until(asks)
+            hidden, none = [await public.get(refs(name)) for name in (secret, unknown)]
+            assert hidden.status_code == 401
+            assert hidden.text == none.text
+            seen = [{**answer.headers, "date": ""} for answer in (hidden, none)]
+            assert seen[0] == seen[1]
+            assert hidden.headers["www-authenticate"].startswith("Basic ")
+            assert (await public.get(refs(key))).status_code == 200
+            me = node.url.replace("http://", f"http://me:{token}@")
+            code, said = await run_client("clone", "-q", f"{me}/git/{secret}", str(tmp_path / "c"))
+            assert code == 0, said
+            code, said = await run_client("ls-remote", f"{me}/git/{unknown}")
+            assert "remote: This repository is not mirrored here." in said
+        await until_connected(fleet, public, False)
+        assert [(await public.get(refs(name))).status_code for name in (secret, unknown)] == [401, 401]
+        code, said = await run_client("ls-remote", f"{me}/git/{secret}")
+        assert code == 0, "the coordinator accepted the token a moment ago"
+    async with fleet.aggregator() as node, client_of(node) as public:
+        statuses = [(await public.get(refs(name))).status_code for name in (secret, unknown, key)]
+        assert statuses == [401, 401, 200], "also after a restart without its coordinator"
+
+
 async def test_at_the_coordinator_git_clients_are_sent_to_an_aggregator(fleet):
     async with fleet.coordinator() as lead, client_of(lead) as client:
         _, key = await fleet.add("one")
@@ -144,7 +187,11 @@ async def test_at_the_coordinator_git_clients_are_sent_to_an_aggregator(fleet):
             token = await token_of(lead, Role.READER)
             await asyncio.sleep(1.1)  # from now on this machine's user is the public
             secret = f"/git/{fleet.upstream.host}/secret"
-            assert (await client.get(secret)).text == unknown.text
+            asked = [await client.get(path) for path in (secret, "/git/example.org/none")]
+            assert [answer.status_code for answer in asked] == [401, 401]
+            assert asked[0].text == asked[1].text
+            signed_in = await client.get("/git/example.org/none", auth=("me", token))
+            assert (signed_in.status_code, signed_in.text) == (404, unknown.text)
             told = await client.get(secret, headers={"Authorization": f"Bearer {token}"})
             assert "front" in told.text
 

@@ -107,11 +107,11 @@ async def test_the_public_does_not_learn_of_private_repos_nor_is_an_alias_pulled
 
         await up.until(tokens_count)
         for name in (up.key("team/secret"), "known", up.key("team/nothing")):
-            assert await status(name) == 404
+            assert await status(name) == 401
         assert await status("known", Authorization=f"Bearer {reader}") == 200
 
         up.node.worker.mirror_path = lambda key: None  # as while it is being cloned
         for name in (up.key("team/secret"), "known"):
-            assert await status(name) == 404
+            assert await status(name) == 401
             assert await status(name, Authorization=f"Bearer {reader}") == 503
         assert not collected(stage)

@@ -42,9 +42,14 @@ async def test_what_the_coordinator_accepts_may_read_and_nothing_else(coordinato
     assert found is not None
     assert found.role is Role.READER
     assert coordinator.asked == ["http://c:1/api/version Bearer t"]
-    for refused in (401, 403):
-        coordinator.status = refused
-        assert await tokens.find_token("t") is None
+    coordinator.status = 401
+    assert await tokens.find_token("t") is None
+    coordinator.status = 403
+    with pytest.raises(ApiProblem, match="for a worker or an aggregator"):
+        await tokens.find_token("t")
+    coordinator.status = None
+    with pytest.raises(ApiProblem, match="does not answer"):
+        await tokens.find_token("t")  # that it was accepted once counts no more
 
 
 async def test_while_it_is_away_only_what_it_accepted_lately_counts(coordinator, tokens):

@@ -230,6 +230,6 @@ def test_a_repo_that_turns_private_is_gone_for_the_public_at_once_cached_or_not(
         time.sleep(0.3)  # so that its answers can be kept
         assert answers({}) == answers({}) == [200] * 6
         change(private=True)
-        assert answers({}) == [404] * 6
+        assert answers({}) == [401] * 6
         assert answers(as_role(Role.READER)) == [200] * 6
-        assert answers({}) == [404] * 6
+        assert answers({}) == [401] * 6

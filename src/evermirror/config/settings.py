@@ -257,8 +257,9 @@ class Serve(Section):
         default=5 * MINUTE, gt=0, description="A client that neither sends nor takes anything is left."
     )
     filters: Annotated[TextList, AfterValidator(_check_filters)] = Field(
-        default=("blob:none", "blob:limit", "tree"),
-        description="For partial clones, of blob:none, blob:limit, tree, object:type, sparse:oid, combine.",
+        default=("blob:none", "blob:limit", "tree", "object:type", "combine"),
+        description="For partial clones; sparse:oid is possible too, and costly. A client that asks for "
+        "another filter gets a complete clone.",
     )
     cache_bytes: Size = Field(
         default=2_000 * MB, ge=0, description="Packs of fresh clones kept in data.dir/cache; 0: none."

@@ -16,6 +16,10 @@ class Role(Enum):
     WORKER = "worker"
     AGGREGATOR = "aggregator"
 
+    @property
+    def of_node(self) -> bool:
+        return self in (Role.WORKER, Role.AGGREGATOR)
+
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:

@@ -252,6 +252,7 @@ class Access:
     until: float
     seal_key: bytes
     relays: tuple[RelayAddress, ...] = ()
+    user_tokens: bool = False  # for aggregators: the coordinator has tokens that are people's, not nodes'
 
 
 # Coordinator to aggregator

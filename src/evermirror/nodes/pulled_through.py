@@ -21,8 +21,6 @@ from evermirror.nodes.aggregator.collector import FOLDER, collecting_side
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator.fleet import OWN_TOKEN, Fleet
 
-CLONING_RETRY_S = 5.0
-
 
 class PulledThrough:
     """A ``GitService``: the worker's own mirrors, then what others hold, while ``others`` is set. ``find``
@@ -42,18 +40,27 @@ class PulledThrough:
         self.others: GitService | None = None
 
     async def open(self, key: str, *, begun: bool = False, private: bool = True) -> ServedRepo | None:
-        repo = await self._own.open(key, begun=begun, private=private)
-        if repo is not None or self.others is None:
-            return repo
+        others = self.others
         try:
-            record = await self._find(key)
+            repo = await self._own.open(key, begun=begun, private=private)
+        except NotHereYet:
+            if others is None or self._is_own((await self._find(key)).key):
+                raise
+            return await others.open(key, begun=begun, private=private)
+        if repo is not None or others is None or not begun:
+            return repo
+        # Unknown: a clone of what was just removed may go on. Or not to be known: the others may not have
+        # heard yet that it became private. They are asked in either case, so that time does not tell which.
+        known = await self._is_known(key)
+        leaving = await others.open(key, begun=True, private=private)
+        return None if known else leaving
+
+    async def _is_known(self, key: str) -> bool:
+        try:
+            await self._find(key)
         except (NotFound, InvalidUrl):
-            return await self.others.open(key, begun=begun, private=private)
-        if record.spec.private and not private:
-            return None
-        if self._is_own(record.key):
-            raise NotHereYet("This repository is being cloned here. Try again in a moment.", CLONING_RETRY_S)
-        return await self.others.open(key, begun=begun, private=private)
+            return False
+        return True
 
     def advertise(self, repo: ServedRepo, protocol: str, client: str) -> AsyncIterator[bytes]:
         return self._of(repo).advertise(repo, protocol, client)

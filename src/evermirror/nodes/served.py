@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy
 from evermirror.errors import InvalidUrl, NotFound
-from evermirror.faces.api.git_service import GitBusy, ServedRepo
+from evermirror.faces.api.git_service import GitBusy, NotHereYet, ServedRepo
 from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.repo import RepoRecord, RepoStatus
 from evermirror.nodes.worker.worker import Worker
 
 if TYPE_CHECKING:  # aggregators serve without one
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # aggregators serve without one
 
 BEGUN_S = 60.0  # between two requests of one clone; git sends the next as soon as it has read the last
 TOLD_OF_MAX = 10_000
+CLONING_RETRY_S = 5.0  # a first clone may be done by then
+FAILED_RETRY_S = 60.0  # one that failed is tried again after minutes
 MOVED_RETRY_S = 1.0  # a mirror that is exchanged or removed is in its new place by then
 
 
@@ -39,7 +42,7 @@ class ServedMirrors:
         self._told_of: dict[str, tuple[ServedRepo, float]] = {}  # by the name asked for, oldest first
 
     async def open(self, key: str, *, begun: bool = False, private: bool = True) -> ServedRepo | None:
-        """The mirror of ``key`` (or alias), where it is in the catalog and on disk.
+        """The mirror of ``key`` (or alias), where it is in the catalog; NotHereYet while it is not on disk.
 
         A clone is several requests: one that has begun goes on from the trash, should its mirror leave."""
         try:
@@ -50,7 +53,10 @@ class ServedMirrors:
             return None
         path = self._worker.mirror_path(record.key)
         if path is None:
-            return await self._leaving(key) if begun else None
+            leaving = await self._leaving(key) if begun else None
+            if leaving is None:
+                raise _not_here_yet(record)
+            return leaving
         repo = ServedRepo(record.key, path, record.spec.private, record.verified_at)
         self._told_of.pop(key, None)
         self._told_of[key] = (repo, self._clock())
@@ -73,6 +79,18 @@ class ServedMirrors:
         self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str, client: str
     ) -> AsyncIterator[bytes]:
         return told(self._server.upload_pack(repo.path, body, protocol, client=client))
+
+
+def _not_here_yet(record: RepoRecord) -> NotHereYet:
+    failure = record.last_failure
+    if record.status is RepoStatus.INACTIVE:
+        why, retry_s = "it is switched off, and has no copy here", FAILED_RETRY_S
+    elif failure is not None and record.consecutive_failures:
+        said = failure.message.rstrip(".")
+        why, retry_s = f"it could not be cloned yet: {said}. It is tried again by itself", FAILED_RETRY_S
+    else:
+        why, retry_s = "its first clone is not finished yet. Try again in a moment", CLONING_RETRY_S
+    return NotHereYet(f"This repository is in the catalog, but {why}.", retry_s)
 
 
 async def told(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

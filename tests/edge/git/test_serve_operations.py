@@ -56,9 +56,61 @@ async def test_partial_clones_bring_the_rest_when_it_is_needed(face, tmp_path, s
         assert run_git(tmp_path / name, "status", "--porcelain") == ""
 
 
-async def test_other_filters_are_refused_in_words(face, tmp_path):
-    with pytest.raises(AssertionError, match="filter 'object:type' not supported"):
-        await client(tmp_path, "clone", "-q", "--bare", "--filter=object:type=commit", face.url, "o.git")
+FILTERS = ["blob:none", "tree:0", "tree:1", "object:type=commit", "object:type=tree"]
+COMBINED = ["combine:blob:none+tree:2", "combine:tree:3+combine:blob:limit=10%2Bobject%253Atype%253Dblob"]
+
+
+def objects(folder):
+    """The ids of everything that came."""
+    listed = run_git(folder, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)")
+    return set(listed.split())
+
+
+def all_of(face):
+    return objects(face.world.path(face.repo))
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("spec", FILTERS + COMBINED)
+async def test_a_filter_leaves_out_what_it_leaves_out_at_gits_own_server(face, tmp_path, spec, version):
+    options = ("-c", f"protocol.version={version}", "clone", "-q", "--bare", f"--filter={spec}")
+    face.repo.git("config", "uploadpack.allowFilter", "true")
+    await client(tmp_path, *options, f"file://{face.repo.path}", "gits.git")
+    await client(tmp_path, *options, face.url, "ours.git")
+    assert objects(tmp_path / "ours.git") == objects(tmp_path / "gits.git") < all_of(face)
+    await client(tmp_path, "clone", "-q", f"--filter={spec}", face.url, "work")
+    assert run_git(tmp_path / "work", "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize(
+    "spec", ["sparse:oid=main:sparse", "combine:blob:none+sparse:oid=main:sparse", "combine:tree:0+tree:1"]
+)
+async def test_a_filter_that_is_not_served_leaves_nothing_out(face, tmp_path, spec, version):
+    path = face.world.path(face.repo)
+    server = GitServer(face.world.git, ServeSettings(filters=("blob:none", "tree")))
+    async with Face(server, path) as strict:
+        flag = ("-c", f"protocol.version={version}")
+        await client(tmp_path, *flag, "clone", "-q", f"--filter={spec}", strict.url, "all")
+        assert objects(tmp_path / "all") == all_of(face)
+        run_git(tmp_path / "all", "fsck", "--strict")
+        face.repo.bulk_commits(3)
+        await face.world.sync(face.repo)
+        await client(tmp_path, *flag, "-C", "all", "pull", "-q", "--ff-only")
+    assert objects(tmp_path / "all") == all_of(face)
+
+
+async def test_sparse_patterns_are_named_by_their_full_id_only(face, tmp_path):
+    face.repo.commit(files={"sparse": "/sparse\n"})
+    await face.world.sync(face.repo)
+    blob = face.repo.git("rev-parse", "main:sparse")
+    server = GitServer(face.world.git, ServeSettings(filters=("sparse:oid",)))
+    async with Face(server, face.world.path(face.repo)) as sparse:
+        clone = ("clone", "-q", "--bare", "--single-branch", "--branch=main", "--no-tags")
+        await client(tmp_path, *clone, f"--filter=sparse:oid={blob}", sparse.url, "some.git")
+        for n, name in enumerate(("main:sparse", blob[:12], "refs/evermirror/kept/1:x", ":/secret")):
+            await client(tmp_path, *clone, f"--filter=sparse:oid={name}", sparse.url, f"all{n}.git")
+            assert objects(tmp_path / "some.git") < objects(tmp_path / f"all{n}.git")
 
 
 async def test_no_filter_is_allowed_where_the_operator_says_so(face, tmp_path):

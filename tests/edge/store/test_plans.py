@@ -63,6 +63,10 @@ QUESTIONS = {
         lambda store: store.newest_tasks(None, 1000, 50),
         ["SEARCH tasks USING INTEGER PRIMARY KEY (rowid<?)"],
     ),
+    "any private repo": (
+        lambda store: store.any_private_repo(),
+        ["SEARCH repos USING COVERING INDEX ix_repos_private (removed_at=?"],
+    ),
     "failed tasks of all": (
         lambda store: store.newest_tasks(TaskStatus.FAILED, 1000, 50),
         ["SEARCH tasks USING INDEX ix_tasks_status_id (status=? AND id<?)"],

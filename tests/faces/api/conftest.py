@@ -35,9 +35,13 @@ class House:
     hooks: object = None
     events: object = None
     bulk: object = None
+    private: bool = False  # a private repo is in the catalog
+
+    async def _any_private(self):
+        return self.private
 
     def app(self):
-        auth = Auth(self.tokens, self.auth, clock=self.clock)
+        auth = Auth(self.tokens, self.auth, any_private=self._any_private, clock=self.clock)
         return create_app(
             self.service,
             auth,

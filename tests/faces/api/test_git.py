@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from evermirror.faces.api.git_service import GitBusy, ServedRepo
+from evermirror.faces.api.git_service import GitBusy, NotHereYet, ServedRepo
+from evermirror.model.access import Role
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from tests.faces.api.server import serving
 
@@ -219,15 +220,175 @@ async def test_a_busy_server_says_when_to_come_back(house, repo):
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
-async def test_a_private_mirror_is_served_to_token_holders_only(house, repo):
+HIDDEN = "example.org/o/private"
+NOT_YET = "example.org/o/private-not-yet"
+UNKNOWN = "example.org/o/unknown"
+
+
+class ManyGits(RealGit):
+    """A public mirror, a private one, and a private repo without a mirror."""
+
+    async def open(self, key, *, begun=False, private=True):
+        if key == HIDDEN and private:
+            return replace(self.repo, key=key, private=True)
+        if key == NOT_YET and private:
+            raise NotHereYet("Its first clone is\nnot \x1b[31mfinished.", 4.2)
+        return await super().open(key, begun=begun, private=private)
+
+
+@pytest.fixture
+def hiding(house, repo):
     house.with_tokens()
-    house.git = RealGit(repo)
-    house.git.repo = ServedRepo(KEY, repo, private=True, verified_at=None)
-    path = f"/git/{KEY}/info/refs?service=git-upload-pack"
-    async with house.client() as public, house.client(token="em_reader") as reader:
-        assert (await public.get(path)).status_code == 404
-        assert (await public.get(f"/git/{KEY}")).status_code == 404
-        assert (await reader.get(path)).status_code == 200
+    house.private = True
+    house.git = ManyGits(repo)
+    return house
+
+
+async def every_answer(client, key):
+    """Of each way to ask for a repo: all that a client sees, apart from the date."""
+    refs, pack = f"/git/{key}/info/refs", f"/git/{key}/git-upload-pack"
+    kind = {"content-type": "application/x-git-upload-pack-request"}
+    asked = [
+        await client.get(f"{refs}?service=git-upload-pack"),
+        await client.get(f"{refs}?service=git-upload-pack", headers={"git-protocol": "version=1"}),
+        await client.get(f"{refs}?service=git-upload-pack", headers={"git-protocol": "version=2"}),
+        await client.head(f"{refs}?service=git-upload-pack"),
+        await client.get(f"{refs}?service=git-receive-pack"),
+        await client.get(refs),
+        await client.post(pack, content=b"0014command=ls-refs\n0000", headers=kind),
+        await client.post(pack, content=b"0000"),
+        await client.post(f"/git/{key}/git-receive-pack", content=b"0000"),
+        await client.get(f"/git/{key}", headers={"accept": "text/html"}),
+        await client.get(f"/git/{key}.git/HEAD"),
+        await client.get(f"/git/{key}/objects/info/packs"),
+    ]
+    return [
+        (a.status_code, sorted(a.headers.items()), a.content.replace(key.encode(), b"KEY")) for a in asked
+    ]
+
+
+async def test_without_a_token_a_private_repo_looks_like_an_unknown_one(hiding):
+    async with hiding.client() as public:
+        private, not_yet, unknown = [await every_answer(public, k) for k in (HIDDEN, NOT_YET, UNKNOWN)]
+    assert private == not_yet == unknown
+    assert [status for status, *_ in private] == [401, 401, 401, 401, 403, 403, 401, 415, 403, 401, 401, 401]
+    for status, headers, _ in private:
+        asked = dict(headers).get("www-authenticate", "")
+        assert asked.startswith("Basic realm=") is (status == 401)
+    text = private[0][2].decode()
+    assert "not mirrored here, or it is private" in text
+    assert "a token as the password" in text
+
+
+@pytest.mark.parametrize("role", ["worker", "aggregator"])
+async def test_a_token_that_may_not_read_does_not_learn_either(hiding, role):
+    async with hiding.client(token=f"em_{role}") as node:
+        private, not_yet, unknown = [await every_answer(node, k) for k in (HIDDEN, NOT_YET, UNKNOWN)]
+    assert private == not_yet == unknown
+    assert {status for status, *_ in private} == {403}
+    assert "is for a worker or an aggregator" in private[0][2].decode(), "plain text, which git shows"
+
+
+async def test_a_token_holder_is_told_what_is_there(hiding):
+    refs = "info/refs?service=git-upload-pack"
+    async with hiding.client(token="em_reader") as reader:
+        assert (await reader.get(f"/git/{HIDDEN}/{refs}")).status_code == 200
+        page = await reader.get(f"/git/{HIDDEN}")
+        assert (page.status_code, "a password: a token" in page.text) == (200, True)
+        not_yet = await reader.get(f"/git/{NOT_YET}/{refs}")
+        assert (not_yet.status_code, not_yet.headers["retry-after"]) == (503, "5")
+        assert "Its first clone is not" in not_yet.text
+        assert "\x1b" not in not_yet.text
+        unknown = await reader.get(f"/git/{UNKNOWN}/{refs}")
+        assert (unknown.status_code, unknown.text) == (404, "This repository is not mirrored here.\n")
+
+
+@pytest.mark.parametrize("roles", [[], [Role.WORKER, Role.AGGREGATOR], [Role.READER]])
+@pytest.mark.parametrize("private", [False, True])
+async def test_who_has_nothing_to_hide_says_at_once_that_a_repo_is_not_here(house, repo, roles, private):
+    for role in roles:
+        house.tokens.add(f"em_{role.value}", role)
+    house.private = private
+    house.git = ManyGits(repo)
+    async with house.client(address="192.0.2.7") as public:
+        answers = [
+            await public.get(f"/git/{key}/info/refs?service=git-upload-pack") for key in (HIDDEN, UNKNOWN)
+        ]
+    status = 401 if private and Role.READER in roles else 404
+    assert [a.status_code for a in answers] == [status, status]
+    assert {"www-authenticate" in a.headers for a in answers} == {status == 401}
+
+
+async def test_wrong_passwords_are_counted_and_told_in_words_that_git_shows(hiding):
+    path = f"/git/{HIDDEN}/info/refs?service=git-upload-pack"
+    async with hiding.client() as client:
+        wrong = [await client.get(path, auth=("me", f"wrong-{n}")) for n in range(12)]
+        plain = [await client.get(path) for n in range(12)]
+    assert [a.status_code for a in wrong] == [401] * 10 + [429] * 2
+    assert all(a.headers["content-type"].startswith("text/plain") for a in wrong)
+    assert wrong[0].text.startswith("The token is not known here, or was revoked.\n")
+    assert wrong[-1].text.startswith("Too many wrong tokens from this address.\n")
+    assert [a.status_code for a in plain] == [401] * 12, "who shows no token guesses none"
+
+
+def _credentials(how, address, folder):
+    """Options, environment and address with which a git shows the reader's token."""
+    host = address.partition(":")[0]
+    match how:
+        case "url":
+            return (), {}, f"http://me:em_reader@{address}"
+        case "helper":
+            script = folder / "helper"
+            script.write_text("#!/bin/sh\necho username=me\necho password=em_reader\n")
+            script.chmod(0o700)
+            return ("-c", f"credential.helper={script}"), {}, f"http://{address}"
+        case "netrc":
+            (folder / ".netrc").write_text(f"machine {host} login me password em_reader\n")
+            return (), {"HOME": str(folder)}, f"http://{address}"
+        case _:
+            return ("-c", "http.extraHeader=Authorization: Bearer em_reader"), {}, f"http://{address}"
+
+
+@pytest.mark.parametrize("protocol", ["0", "1", "2"])
+@pytest.mark.parametrize("how", ["url", "helper", "netrc", "header"])
+async def test_a_real_git_clones_a_private_mirror(hiding, tmp_path, how, protocol):
+    async with serving(hiding.app()) as address:
+        options, env, base = _credentials(how, address, tmp_path)
+
+        def clone(key, to):
+            argv = [
+                "git",
+                *options,
+                "-c",
+                f"protocol.version={protocol}",
+                "clone",
+                "-q",
+                f"{base}/git/{key}",
+                to,
+            ]
+            return subprocess.run(argv, cwd=tmp_path, env={**ENV, **env}, capture_output=True, text=True)
+
+        done = await asyncio.to_thread(clone, HIDDEN, "c")
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "c" / "a").read_text() == "one\n"
+        missing = await asyncio.to_thread(clone, UNKNOWN, "m")
+        assert "remote: This repository is not mirrored here." in missing.stderr
+        assert "not found" in missing.stderr
+        waits = await asyncio.to_thread(clone, NOT_YET, "w")
+        assert "remote: Its first clone is not" in waits.stderr
+        assert "503" in waits.stderr
+
+
+async def test_a_git_without_a_good_token_is_told_what_to_do(hiding, tmp_path):
+    async with serving(hiding.app()) as address:
+        ask = f"http://{address}/git/{HIDDEN}"
+        nobody = await asyncio.to_thread(git, "ls-remote", ask, cwd=tmp_path)
+        assert "could not read Username" in nobody.stderr
+        ask = f"http://me:wrong@{address}/git/{HIDDEN}"
+        wrong = await asyncio.to_thread(git, "ls-remote", ask, cwd=tmp_path)
+        assert "remote: The token is not known here, or was revoked." in wrong.stderr
+        assert "a token as the password" in wrong.stderr
+        assert "Authentication failed" in wrong.stderr
 
 
 async def test_a_browser_is_told_how_to_clone(house, repo):
@@ -236,6 +397,7 @@ async def test_a_browser_is_told_how_to_clone(house, repo):
         page = await client.get(f"/git/{KEY}", headers={"accept-language": "zh-CN,zh;q=0.9,en;q=0.5"})
         assert f"git clone http://127.0.0.1:8420/git/{KEY}" in page.text
         assert "只读镜像" in page.text
+        assert "令牌" not in page.text
 
 
 async def test_without_mirrors_every_clone_address_is_404(client):

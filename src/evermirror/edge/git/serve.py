@@ -31,7 +31,15 @@ from evermirror.edge.git.refs import NO_HEAD, OWN_NAMESPACE, head_target
 from evermirror.edge.git.serve_cache import ANSWER_BYTES_MAX, Answers, Pack, Packs
 from evermirror.edge.git.serve_gate import Gate, ServerBusy
 from evermirror.edge.git.serve_refs import list_refs
-from evermirror.edge.git.serve_request import LS_REFS, BadRequest, RequestScan, RequestTooLarge, bounded_body
+from evermirror.edge.git.serve_request import (
+    LS_REFS,
+    BadRequest,
+    RequestScan,
+    RequestTooLarge,
+    bounded_body,
+    filter_is_served,
+    without_filters,
+)
 from evermirror.edge.git.serve_state import State, States
 from evermirror.edge.git.serve_tips import Tips, TipsReader
 from evermirror.edge.git.stream import StreamingChild, run_into
@@ -65,7 +73,7 @@ class ServeSettings:
     queue_wait_s: float = 10.0  # there; then 503
     request_bytes_max: int = 64_000_000  # unpacked: haves and wants of a repository with 600,000 refs
     silence_s: float = 300.0  # a client that neither sends nor takes anything
-    filters: tuple[str, ...] = ("blob:none", "blob:limit", "tree")
+    filters: tuple[str, ...] = ("blob:none", "blob:limit", "tree", "object:type", "combine")
     cache_bytes: int = 2_000_000_000  # of packs on disk; 0: none
     cache_folder: Path | None = None  # None: packs are not kept
     shows_kept: bool = False  # for nodes that copy a mirror with its history; the public sees no kept tips
@@ -174,6 +182,11 @@ class GitServer:
         rest = bounded_body(body, self._settings.request_bytes_max, gzipped=gzipped)
         scan = RequestScan()
         held, whole = await _first_part(rest, scan)
+        if not all(filter_is_served(spec, self._settings.filters) for spec in scan.filters):
+            # The client gets all objects, as from a server that knows no filters: git would refuse it.
+            held = without_filters(held)
+            scan = RequestScan()
+            scan.feed(held)
         ask = _Ask(repo, protocol, client, (), held)
         if whole and scan.whole and scan.command == LS_REFS and not scan.wants:
             answer = self._list(ask, scan.fingerprint())

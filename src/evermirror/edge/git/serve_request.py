@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
+from urllib.parse import unquote_to_bytes
 
 from evermirror.edge.git.pktline import LENGTH_BYTES, MAX_DATA_BYTES, PktError, text
 from evermirror.errors import EvermirrorError
@@ -18,6 +19,10 @@ _WHO = (b"agent=", b"session-id=")  # lines of v2, words of v0's first want
 _WANT = re.compile(rb"want ([0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?)(?: (.*))?", re.DOTALL)
 _WANTS = b"want "
 _LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
+_FILTER = b"filter "
+_FILTER_NAME = re.compile(rb"blob:none\Z|(?:blob:limit|sparse:oid|object:type)(?==)|(?:tree|combine)(?=:)")
+_FULL_ID = re.compile(rb"sparse:oid=(?:[0-9a-f]{40}|[0-9a-f]{64})")
+_FILTER_DEPTH_MAX = 8  # of combine in combine; git's own clients send one
 _SIGNS = 3  # lengths 0, 1 and 2 are signs
 LS_REFS = b"ls-refs"
 WANTS_MAX = 20_000  # of one request that is remembered; a clone of more refs than this is not cached
@@ -43,6 +48,7 @@ class RequestScan:
         self.command = b""  # of v2, the first: git reads no other; empty in v0
         self.wants: set[bytes] = set()  # object ids in lower-case hex
         self.alone = True  # nothing was said of what the client has, or of what only it knows
+        self.filters: list[bytes] = []  # of a partial clone, as the client wrote them
 
     def feed(self, data: bytes) -> set[bytes]:
         """The ids that are wanted anew. What git would not read is a PktError: nothing passes unseen."""
@@ -99,8 +105,39 @@ class RequestScan:
             self.command = self.command or line.removeprefix(b"command=")
         elif line.startswith((b"have ", b"shallow ", b"server-option=")):
             self.alone = False
+        elif line.startswith(_FILTER):
+            self.filters.append(line.removeprefix(_FILTER))
         self._digest.update(b"%04x" % (len(line) + LENGTH_BYTES))
         self._digest.update(line)
+
+
+def filter_is_served(spec: bytes, names: Collection[str], depth: int = 0) -> bool:
+    """Whether ``spec`` and every part of it is one of ``names``, which are git's own.
+
+    ``sparse:oid`` counts with a full object id only: git resolves any other name among hidden refs and
+    abbreviated ids too, and its errors would tell strangers which of them exist."""
+    match = _FILTER_NAME.match(spec)
+    if match is None or match[0].decode() not in names:
+        return False
+    if match[0] == b"combine":
+        parts = spec.removeprefix(b"combine:").split(b"+")
+        return depth < _FILTER_DEPTH_MAX and all(
+            filter_is_served(unquote_to_bytes(part), names, depth + 1) for part in parts
+        )
+    return match[0] != b"sparse:oid" or _FULL_ID.fullmatch(spec) is not None
+
+
+def without_filters(request: bytes) -> bytes:
+    """The same request for everything. ``request`` was scanned before; its last line may be cut short."""
+    kept = bytearray()
+    at = 0
+    while at < len(request):
+        length = max(int(request[at : at + LENGTH_BYTES], 16), LENGTH_BYTES)
+        line = request[at : at + length]
+        if len(line) < length or not line.startswith(_FILTER, LENGTH_BYTES):
+            kept += line
+        at += length
+    return bytes(kept)
 
 
 async def bounded_body(body: AsyncIterator[bytes], bytes_max: int, *, gzipped: bool) -> AsyncIterator[bytes]:

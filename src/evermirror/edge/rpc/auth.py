@@ -17,9 +17,6 @@ import structlog
 
 from evermirror.edge.rpc.limits import RpcLimits
 from evermirror.edge.rpc.transport import Authenticate, Identity
-from evermirror.model.access import Role
-
-NODE_ROLES = frozenset({Role.WORKER, Role.AGGREGATOR})
 
 _BEARER = re.compile(r"[Bb]earer +(?P<token>[\x21-\x7e]{1,512})")
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -52,7 +49,7 @@ class Gate:
         identity = await self._ask(token)
         if identity is None:
             raise Denied(grpc.StatusCode.UNAUTHENTICATED, "the token is unknown or revoked")
-        if identity.role not in NODE_ROLES:
+        if not identity.role.of_node:
             reason = f"the token's role is {identity.role.value}; a worker's is needed"
             raise Denied(grpc.StatusCode.PERMISSION_DENIED, reason)
         if self._inside[identity.token_id] >= self._limits.streams_per_token:

@@ -75,6 +75,7 @@ def access_out(frame: Access) -> pb.Access:
         until=finite(frame.until, "Access.until"),
         seal_key=public_key(frame.seal_key, "Access.seal_key"),
         relays=[relay_out(relay) for relay in frame.relays],
+        user_tokens=frame.user_tokens,
     )
 
 
@@ -85,6 +86,7 @@ def access_in(m: pb.Access) -> Access:
         until=finite(m.until, "Access.until"),
         seal_key=public_key(m.seal_key, "Access.seal_key"),
         relays=tuple([relay_in(relay) for relay in bounded(m.relays, "Access.relays")]),
+        user_tokens=m.user_tokens,
     )
 
 

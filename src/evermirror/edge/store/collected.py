@@ -24,7 +24,9 @@ from evermirror.model.refs import RefsDigest
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
 
-_SCHEMA = """
+_PRIVATE = "json_extract(spec, '$.private')"
+_PRIVATE_INDEX = f"CREATE INDEX repos_private ON repos (id) WHERE {_PRIVATE};"
+_SCHEMA = f"""
 CREATE TABLE repos (
     id INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
@@ -58,10 +60,11 @@ CREATE INDEX repos_again ON repos (at, key) WHERE at IS NOT NULL AND here IS NOT
 CREATE INDEX repos_used ON repos (used_at, key) WHERE here IS NOT NULL;
 CREATE INDEX repos_audited ON repos (id) WHERE here IS NOT NULL AND untrusted AND enabled;
 CREATE INDEX repos_by_word ON repos (source) WHERE how IN ('holder', 'quorum');
+{_PRIVATE_INDEX}
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 # A power cut must not take back what the coordinator was told that is on the disk: since, and Have.
-_LAYOUT = Layout(version=1, schema=_SCHEMA, synchronous="FULL")
+_LAYOUT = Layout(version=2, schema=_SCHEMA, upgrades={1: _PRIVATE_INDEX}, synchronous="FULL")
 _ALL = ", ".join(COLUMNS)
 _PUT = (
     f"INSERT INTO repos ({_ALL}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608 (our own names)
@@ -122,6 +125,10 @@ class Collected:
     async def find(self, key_or_alias: str) -> Row | None:
         """By key, else by alias."""
         return await self._file.run(_find, key_or_alias)
+
+    async def any_private(self) -> bool:
+        """Whether one of the repos is private."""
+        return await self._file.run(_any_private)
 
     async def pending(self, after: Cursor | None, limit: int, *, first: bool) -> list[Row]:
         """Rows with a place or a doubt of which nothing (``first``) or something is here, in the order of
@@ -195,6 +202,11 @@ def _find(connection: sqlite3.Connection, key_or_alias: str) -> Row | None:
         if rows := _select(connection, f"{where} LIMIT 1", key_or_alias):
             return rows[0]
     return None
+
+
+def _any_private(connection: sqlite3.Connection) -> bool:
+    found = connection.execute(f"SELECT 1 FROM repos WHERE {_PRIVATE} LIMIT 1")  # noqa: S608 (our own words)
+    return found.fetchone() is not None
 
 
 def _pending(connection: sqlite3.Connection, first: bool, after: Cursor | None, limit: int) -> list[Row]:

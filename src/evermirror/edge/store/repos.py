@@ -22,7 +22,7 @@ from evermirror.core.events.of_catalog import (
 from evermirror.edge.store import events, rows
 from evermirror.edge.store.changes import SERVED, numbers_from
 from evermirror.edge.store.database import Along, Database
-from evermirror.edge.store.tables import IN_CATALOG, repos
+from evermirror.edge.store.tables import IN_CATALOG, PRIVATE, repos
 from evermirror.edge.store.whole import whole
 from evermirror.errors import Conflict, NotFound
 from evermirror.model.activity import Activity
@@ -324,6 +324,12 @@ async def aliases(db: Database) -> dict[str, RepoKey]:
     query = sa.select(repos.c.alias, repos.c.key).where(IN_CATALOG, repos.c.alias.is_not(None))
     async with db.read() as c:
         return {alias: RepoKey(key) for alias, key in await c.execute(query)}
+
+
+async def any_private(db: Database) -> bool:
+    """Whether the catalog has a private repo: a look into an index of those alone."""
+    async with db.read() as c:
+        return (await c.execute(sa.select(repos.c.id).where(PRIVATE).limit(1))).first() is not None
 
 
 async def removed_keys(db: Database) -> list[RepoKey]:

@@ -172,6 +172,10 @@ class Store(
         """The repos that are in the catalog because of ``source``, some thousands at a time."""
         return repos.keys_of_source(self._db, source)
 
+    async def any_private_repo(self) -> bool:
+        """Whether one is in the catalog."""
+        return await whole(repos.any_private(self._db))
+
     async def aliases(self) -> dict[str, RepoKey]:
         """Whose alias each is, of the repos in the catalog."""
         return await whole(repos.aliases(self._db))
@@ -353,7 +357,11 @@ class Store(
 
     async def any_tokens(self) -> bool:
         """Whether one that is not revoked exists."""
-        return await whole(tokens.exist(self._db))
+        return await whole(tokens.exist(self._db, users=False))
+
+    async def any_user_token(self) -> bool:
+        """The same of tokens that people use: those of nodes do not count."""
+        return await whole(tokens.exist(self._db, users=True))
 
     # Audit and small facts
 

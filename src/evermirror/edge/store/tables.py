@@ -79,6 +79,10 @@ _in_catalog_index("ix_repos_host_key", "host", "key")
 _in_catalog_index("ix_repos_status_key", "status", "key", "removed_at")
 _in_catalog_index("ix_repos_priority", "priority", "removed_at")
 _in_catalog_index("ix_repos_freshness", "pulled", "priority", "status", "verified_at", "removed_at")
+PRIVATE = sa.and_(repos.c.removed_at.is_(None), repos.c.private)
+sa.Index(
+    "ix_repos_private", repos.c.removed_at, repos.c.private, sqlite_where=PRIVATE, postgresql_where=PRIVATE
+)
 # An alias names one repo of the catalog; a removed one does not keep its alias from others.
 _in_catalog_index("uq_repos_alias", "alias", unique=True)
 # All that lists are filtered and ordered by, in the order of keys: any question is one walk through it.

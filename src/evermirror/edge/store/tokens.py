@@ -72,10 +72,12 @@ async def revoke(db: Database, id_or_name: int | str, *, now: float) -> TokenRec
     return _out(row)
 
 
-async def exist(db: Database) -> bool:
-    """Whether any token can be used."""
+async def exist(db: Database, *, users: bool) -> bool:
+    """Whether any token can be used; ``users``: by a person, not by a node."""
+    roles = [role.value for role in Role if not (users and role.of_node)]
+    query = sa.select(tokens.c.id).where(_LIVE, tokens.c.role.in_(roles)).limit(1)
     async with db.read() as c:
-        return (await c.execute(sa.select(tokens.c.id).where(_LIVE).limit(1))).first() is not None
+        return (await c.execute(query)).first() is not None
 
 
 def _hash(plain: str) -> str:

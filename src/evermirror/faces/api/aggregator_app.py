@@ -50,7 +50,7 @@ def create_aggregator_app(
             Middleware(BodyLimit, settings=settings.limits),
         ],
     )
-    app.state.git_api = GitApi(git_service, settings)
+    app.state.git_api = GitApi(git_service, settings, auth.hides_repos)
     routers = (_metrics_router(registry), aggregator_router(state), git.router)
     routes = [route for router in routers for route in router.routes]
     app.router.routes += routes  # as they are: include_router would make each anew

@@ -137,7 +137,7 @@ def create_app(
         event_service,
         bulk=bulk_service,
     )
-    app.state.git_api = GitApi(git_service, settings, _Aggregators(app.state.api).of)
+    app.state.git_api = GitApi(git_service, settings, auth.hides_repos, _Aggregators(app.state.api).of)
     routes = [route for part in _PARTS for route in part.router.routes]
     app.router.routes += routes  # as they are: include_router would make each anew, at the first request
     problems.install(app, routes)

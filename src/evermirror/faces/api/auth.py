@@ -19,7 +19,7 @@ import binascii
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
@@ -46,11 +46,12 @@ _PLAIN_PATHS = frozenset({"/", "/docs", "/openapi.json"})  # hold no data of the
 
 
 class TokenLookup(Protocol):
-    """What is asked of the store of tokens. ``find_token`` compares hashes and knows no revoked token."""
+    """What is asked of the store of tokens. ``find_token`` compares hashes and knows no revoked token;
+    ``any_user_token`` counts no node's and no revoked one."""
 
     async def find_token(self, plain: str) -> TokenRecord | None: ...
 
-    async def list_tokens(self) -> tuple[TokenRecord, ...]: ...
+    async def any_user_token(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,10 @@ def asked_of(scope: Scope) -> Asked:
     )
 
 
+async def _yes() -> bool:
+    return True
+
+
 class Auth:
     """Decides for each request who asks, or raises the problem that refuses it."""
 
@@ -151,11 +156,13 @@ class Auth:
         tokens: TokenLookup,
         settings: AuthSettings,
         *,
+        any_private: Callable[[], Awaitable[bool]] = _yes,  # whether a private repo is known here
         on_used: Callable[[TokenRecord], None] | None = None,  # at most once per token and cache time
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tokens = tokens
         self._settings = settings
+        self._any_private = any_private
         self._on_used = on_used
         self._clock = clock
         self._failed = Buckets(_FAILED_ATTEMPTS, clock)
@@ -207,24 +214,26 @@ class Auth:
             if self._on_used is not None:
                 self._on_used(record)
         if record.role not in _RANKS:
-            raise ApiProblem(
-                Kind.FORBIDDEN,
-                f"A token with the role {record.role.value} is for nodes and does not open the API",
-                hint="Use a token with the role admin, operator, submitter or reader",
-            )
+            raise token_of_node()
         return Caller(record.name, _RANKS[record.role])
 
     async def _required(self) -> bool:
         setting = self._settings.tokens_required
         if setting != "auto":
             return setting
-        if not self._listens_on_loopback():
-            return True
+        # Nodes' tokens open no API: they must not lock the user of this machine out.
+        return not self._listens_on_loopback() or await self._any_user_token()
+
+    async def hides_repos(self) -> bool:
+        """Whether who has no token may be asked for one: some repo is private, and some token opens it.
+
+        A client is then told the same of a private repo as of an unknown one."""
+        return await self._any_user_token() and await self._any_private()
+
+    async def _any_user_token(self) -> bool:
         known, until = self._any
         if until < self._clock():
-            # Nodes' tokens open no API: they must not lock the user of this machine out.
-            tokens = await self._tokens.list_tokens()
-            known = any(t.role in _RANKS and t.revoked_at is None for t in tokens)
+            known = await self._tokens.any_user_token()
             self._any = (known, self._clock() + _ANY_TTL_S)
         return known
 
@@ -270,6 +279,15 @@ class Gate:
         await self._app(scope, receive, send)
 
 
+def token_of_node() -> ApiProblem:
+    """The 403 of a token that is good, but no person's."""
+    return ApiProblem(
+        Kind.FORBIDDEN,
+        "This token is for a worker or an aggregator: it opens neither the API nor private repositories",
+        hint="Use a token with the role admin, operator, submitter or reader",
+    )
+
+
 def too_many(wait_s: float, detail: str) -> ApiProblem:
     """A 429 that says how long to wait."""
     seconds = max(1, int(wait_s + 0.999))
@@ -295,15 +313,26 @@ def _token_in(asked: Asked) -> str:
 
 
 def _unauthorized(asked: Asked, detail: str) -> ApiProblem:
-    return _token_needed(detail, "Basic" if asked.git else "Bearer")
+    return git_token_needed(detail) if asked.git else _token_needed(detail)
 
 
-def _token_needed(detail: str, scheme: str = "Bearer") -> ApiProblem:
+def git_token_needed(detail: str) -> ApiProblem:
+    """The 401 that makes git send its credentials, or ask for them."""
+    return ApiProblem(
+        Kind.UNAUTHORIZED,
+        detail,
+        hint="Sign in with any user name and a token as the password; an operator makes one by: "
+        "evermirror token create --role reader",
+        headers={"WWW-Authenticate": 'Basic realm="evermirror: a token as the password", charset="UTF-8"'},
+    )
+
+
+def _token_needed(detail: str) -> ApiProblem:
     return ApiProblem(
         Kind.UNAUTHORIZED,
         detail,
         hint="Send the header Authorization: Bearer TOKEN; make one by: evermirror token create",
-        headers={"WWW-Authenticate": f'{scheme} realm="evermirror"'},
+        headers={"WWW-Authenticate": 'Bearer realm="evermirror"'},
     )
 
 

@@ -43,10 +43,12 @@ class ApiSettings:
 @dataclass(frozen=True, slots=True)
 class GitApi:
     """What the routes for git clients need: also at a node that has no other part of the API. Without a
-    ``git``, ``aggregators`` names those that are there; None for a repo that the caller is not to know of."""
+    ``git``, ``aggregators`` names those that are there; None for a repo that the caller is not to know of.
+    ``hides_repos``: see Auth."""
 
     git: GitService | None
     settings: ApiSettings
+    hides_repos: Callable[[], Awaitable[bool]]
     aggregators: Callable[[str, Caller], Awaitable[list[str] | None]] | None = None
 
 

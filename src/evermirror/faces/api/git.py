@@ -13,23 +13,19 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from evermirror.faces.api.auth import Caller
+from evermirror.faces.api.auth import PUBLIC, Caller, git_token_needed
 from evermirror.faces.api.buckets import client_name
 from evermirror.faces.api.context import CallerDep, GitApi, GitApiDep
 from evermirror.faces.api.git_service import GitBusy, GitService, NotHereYet, ServedRepo
-from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.faces.api.problems import NO_CACHE, ApiProblem, Kind
 from evermirror.faces.api.text import iso
 from evermirror.faces.web import pages
 from evermirror.model.access import Role
 from evermirror.model.failure import FailureError
+from evermirror.model.printable import one_line
 
 _MAX_PROTOCOL = 100  # characters of the Git-Protocol header; "version=2" has 9
 _PIECE_BYTES = 65_536  # of an unzipped body held at once
-_NO_CACHE = {
-    "Expires": "Fri, 01 Jan 1980 00:00:00 GMT",
-    "Pragma": "no-cache",
-    "Cache-Control": "no-cache, max-age=0, must-revalidate",
-}
 _READ_ONLY = "This is a read-only mirror: push to the upstream repository instead.\n"
 
 router = APIRouter(include_in_schema=False)
@@ -46,7 +42,7 @@ async def info_refs(
         return _say(403, "Only git's smart HTTP protocol is served here (git 1.6.6 or later).\n")
     if api.git is None:
         return await _elsewhere(api, caller, key)
-    repo = await _open(api.git, caller, key)
+    repo = await _open(api, api.git, caller, key)
     if isinstance(repo, Response):
         return repo
     chunks = api.git.advertise(repo, _protocol(request), _client(request))
@@ -65,7 +61,7 @@ async def upload_pack(key: str, request: Request, api: GitApiDep, caller: Caller
         return _say(415, "Only gzip is understood as Content-Encoding.\n")
     if api.git is None:
         return await _elsewhere(api, caller, key)
-    repo = await _open(api.git, caller, key, begun=True)
+    repo = await _open(api, api.git, caller, key, begun=True)
     if isinstance(repo, Response):
         return repo
     body = _Body(request, zipped=encoding != "identity", max_bytes=api.settings.limits.git_body.max_bytes)
@@ -86,20 +82,24 @@ async def show(key: str, request: Request, api: GitApiDep, caller: CallerDep) ->
     """A person who opens a clone address in a browser is told what to do with it."""
     if api.git is None:
         return await _elsewhere(api, caller, key)
-    repo = await _open(api.git, caller, key)
+    repo = await _open(api, api.git, caller, key)
     if isinstance(repo, Response):
         return repo
-    return pages.clone_page(request, repo.key, repo.verified_at)
+    return pages.clone_page(request, repo.key, repo.verified_at, private=repo.private)
 
 
-async def _open(git: GitService, caller: Caller, key: str, *, begun: bool = False) -> ServedRepo | Response:
+async def _open(
+    api: GitApi, git: GitService, caller: Caller, key: str, *, begun: bool = False
+) -> ServedRepo | Response:
     """The mirror, or what the client is told instead."""
     may = caller.may(Role.READER)
     try:
         repo = await git.open(key.strip("/").removesuffix(".git"), begun=begun, private=may)
     except NotHereYet as not_yet:
-        return _say(503, f"{not_yet.reason}\n", {"Retry-After": str(int(not_yet.retry_after_s) + 1)})
-    return _not_here(key) if repo is None or (repo.private and not may) else repo
+        return _say(
+            503, f"{one_line(not_yet.reason)}\n", {"Retry-After": str(int(not_yet.retry_after_s) + 1)}
+        )
+    return await _not_here(api, caller) if repo is None or (repo.private and not may) else repo
 
 
 def _protocol(request: Request) -> str:
@@ -113,19 +113,23 @@ def _client(request: Request) -> str:
 
 
 def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
-    return PlainTextResponse(text, status, headers={**_NO_CACHE, **(headers or {})})
+    return PlainTextResponse(text, status, headers={**NO_CACHE, **(headers or {})})
 
 
 async def _elsewhere(api: GitApi, caller: Caller, key: str) -> Response:
     """No mirror is here at all; of one that the fleet has, its aggregators are named."""
     name = key.strip("/").removesuffix(".git")
     if api.aggregators is None or (found := await api.aggregators(name, caller)) is None:
-        return _not_here(key)
+        return await _not_here(api, caller)
     where = f"from an aggregator: {', '.join(found)}" if found else "from an aggregator, once there is one"
     return _say(404, f"This coordinator holds no mirrors. Clone {where}.\n")
 
 
-def _not_here(key: str) -> Response:
+async def _not_here(api: GitApi, caller: Caller) -> Response:
+    """Of an unknown repo and of one that the caller is not to know of. Who has no token is asked for one: git
+    sends its credentials only then."""
+    if caller == PUBLIC and await api.hides_repos():
+        raise git_token_needed("This repository is not mirrored here, or it is private")
     return _say(404, "This repository is not mirrored here.\n")
 
 
@@ -146,7 +150,7 @@ async def _streamed(
     except BaseException:
         await _close(chunks)
         raise
-    headers = dict(_NO_CACHE)
+    headers = dict(NO_CACHE)
     if repo.verified_at is not None:
         headers["X-Evermirror-Verified-At"] = iso(repo.verified_at)
     return _GitStream(first, chunks, media_type, headers, body, silence_s)

@@ -1,8 +1,8 @@
 """Errors as RFC 9457 problem documents: what is wrong, and what to do next.
 
 Everything that is refused goes through here, so that a client sees one shape: ``type`` names the problem for
-programs, ``detail`` says it to a person, ``hint`` says what to do. An unexpected exception becomes a 500
-whose ``id`` is in the log; nothing of its inside is told.
+programs, ``detail`` says it to a person, ``hint`` says what to do. git clients get these two as
+plain text. An unexpected exception becomes a 500 whose ``id`` is in the log; nothing of its inside is told.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -35,6 +35,11 @@ from evermirror.faces.api.text import printable
 from evermirror.model.failure import FailureError
 
 MEDIA_TYPE = "application/problem+json"
+NO_CACHE = {
+    "Expires": "Fri, 01 Jan 1980 00:00:00 GMT",
+    "Pragma": "no-cache",
+    "Cache-Control": "no-cache, max-age=0, must-revalidate",
+}  # of answers to git
 _MAX_ERRORS_TOLD = 20  # of one request; a body can hold thousands of wrong things
 STOPPED_RETRY_S = 5
 _MAX_TEXT = 500  # characters of one told text; input may be quoted in it
@@ -120,8 +125,26 @@ class ApiProblem(HTTPException):
         )
 
     def response(self) -> Response:
-        body = json.dumps(self.problem.model_dump(exclude_none=True), ensure_ascii=False).encode()
-        return Response(body, self.kind.status, headers=self.headers, media_type=MEDIA_TYPE)
+        return _Told(self)
+
+
+class _Told(Response):
+    """A problem document; plain text for git clients, which show that to their users and nothing else."""
+
+    def __init__(self, told: ApiProblem) -> None:
+        body = json.dumps(told.problem.model_dump(exclude_none=True), ensure_ascii=False).encode()
+        super().__init__(body, told.kind.status, headers=told.headers, media_type=MEDIA_TYPE)
+        self._told = told
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].startswith("/git/"):
+            await super().__call__(scope, receive, send)
+            return
+        told = self._told
+        lines = filter(None, (told.problem.detail, told.problem.hint))
+        text = "".join(f"{line}.\n" for line in lines)
+        plain = PlainTextResponse(text, told.kind.status, headers={**NO_CACHE, **(told.headers or {})})
+        await plain(scope, receive, send)
 
 
 def of_error(error: EvermirrorError) -> ApiProblem:

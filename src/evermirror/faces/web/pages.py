@@ -87,7 +87,7 @@ def language(request: Request) -> str:
     return "zh" if liked.get("zh", 0.0) > liked.get("en", 0.0) else "en"
 
 
-def clone_page(request: Request, key: RepoKey, verified_at: float | None) -> Response:
+def clone_page(request: Request, key: RepoKey, verified_at: float | None, *, private: bool) -> Response:
     """For a person who opened a clone address: the command to type."""
     lang = language(request)
     base = f"{request.url.scheme}://{request.url.netloc}"
@@ -97,9 +97,11 @@ def clone_page(request: Request, key: RepoKey, verified_at: float | None) -> Res
         title=html.escape(printable(key)),
         say=words["say"],
         command=html.escape(f"git clone {base}/git/{printable(key)}"),
+        private=words["private"] if private else "",
         fresh=html.escape(words["fresh"].format(iso(verified_at)) if verified_at else words["never"]),
     )
-    return Response(filled, media_type=_TYPES["html"], headers={"Vary": "Accept-Language"})
+    headers = {"Vary": "Accept-Language, Authorization", "Cache-Control": "no-cache"}
+    return Response(filled, media_type=_TYPES["html"], headers=headers)
 
 
 _CLONE_WORDS = {
@@ -107,8 +109,14 @@ _CLONE_WORDS = {
         "say": "A read-only mirror. Clone it by:",
         "fresh": "Equal to its upstream at {}",
         "never": "Not yet compared with its upstream",
+        "private": "It is private: git asks for a user name, which may be any, and for a password: a token.",
     },
-    "zh": {"say": "只读镜像。克隆命令：", "fresh": "与上游一致的时间：{}", "never": "尚未与上游比对"},
+    "zh": {
+        "say": "只读镜像。克隆命令：",
+        "fresh": "与上游一致的时间：{}",
+        "never": "尚未与上游比对",
+        "private": "这是私有仓库：git 会询问用户名（任意）和密码（填令牌）。",
+    },
 }
 
 

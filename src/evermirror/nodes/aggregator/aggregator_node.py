@@ -78,7 +78,15 @@ async def aggregating(
             collecting_side(config, dialer, git, server, clock, broken, coordinator=coordinator)
         )
         face = FaceParts(
-            config, coordinator, side.uplink, side.collecting, side.reaching, side.served, server, clock
+            config,
+            coordinator,
+            side.uplink,
+            side.collecting,
+            side.reaching,
+            side.served,
+            side.store.any_private,
+            server,
+            clock,
         )
         app = await stack.enter_async_context(public_face(face))
         tls = config.server

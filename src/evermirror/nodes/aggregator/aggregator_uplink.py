@@ -128,6 +128,11 @@ class AggregatorUplink:
         """Sealed; empty before the coordinator gave one."""
         return self.access.pass_ if self.access is not None else ""
 
+    @property
+    def user_tokens(self) -> bool:
+        """Whether the coordinator has any; as last told, and yes before that."""
+        return self.access is None or self.access.user_tokens
+
     def unsealer(self) -> Unsealer | None:
         """For the passes of others."""
         return self._unsealer

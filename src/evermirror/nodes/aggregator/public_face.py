@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -42,6 +42,7 @@ class FaceParts:
     collecting: Collecting
     reached: Reaching
     served: GitService
+    any_private: Callable[[], Awaitable[bool]]
     server: GitServer
     clock: Callable[[], float]
 
@@ -54,11 +55,13 @@ async def public_face(parts: FaceParts) -> AsyncIterator[ASGIApp]:
         config, parts.coordinator, lambda: uplink.welcomed.http_url if uplink.welcomed is not None else ""
     )
     async with http_client(config.upstreams.ca_file) as client:
-        tokens = RemoteTokens(client, url, show=lambda: upstream.own_headers())
+        tokens = RemoteTokens(
+            client, url, show=lambda: upstream.own_headers(), any_token=lambda: uplink.user_tokens
+        )
         upstream = Upstream(
             client, url, lambda: good_pass(uplink, parts.clock), parts.clock, heard=tokens.heard
         )
-        auth = _auth(config, tokens)
+        auth = _auth(config, tokens, parts.any_private)
         state = AggregatorSources(
             config.aggregator.name or socket.gethostname(),
             config.aggregator.mode,
@@ -79,7 +82,7 @@ async def public_face(parts: FaceParts) -> AsyncIterator[ASGIApp]:
         )
 
 
-def _auth(config: Config, tokens: RemoteTokens) -> Auth:
+def _auth(config: Config, tokens: RemoteTokens, any_private: Callable[[], Awaitable[bool]]) -> Auth:
     """The coordinator knows the tokens. Without one nobody is more than the public, also on this machine."""
     host, _ = split_host_port(config.server.listen)
     settings = AuthSettings(
@@ -88,7 +91,7 @@ def _auth(config: Config, tokens: RemoteTokens) -> Auth:
         listen_host=host,
         hosts=config.server.names,
     )
-    return Auth(tokens, settings)
+    return Auth(tokens, settings, any_private=any_private)
 
 
 def _registry(parts: FaceParts) -> CollectorRegistry:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 import httpx2
 
+from evermirror.faces.api.auth import token_of_node
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.via import VIA
 from evermirror.model.access import Role, TokenRecord
@@ -23,7 +24,7 @@ ASK_S = 10.0
 
 class RemoteTokens:
     """A ``TokenLookup``; ``url`` is the coordinator's, empty while it is not known. ``show`` gives headers
-    that say who asks."""
+    that say who asks, ``any_token`` whether the coordinator has a token of a person at all."""
 
     def __init__(
         self,
@@ -31,22 +32,24 @@ class RemoteTokens:
         url: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
         show: Callable[[], Mapping[str, str]] = dict,
+        any_token: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._show = show
+        self._any_token = any_token
         self._url = url
         self._clock = clock
         self._accepted: OrderedDict[bytes, float] = OrderedDict()  # by hash: when
 
-    async def list_tokens(self) -> tuple[TokenRecord, ...]:
+    async def any_user_token(self) -> bool:
         """Nobody is let in for want of tokens here: see AuthSettings.tokens_required."""
-        return ()
+        return self._any_token()
 
     async def find_token(self, plain: str) -> TokenRecord | None:
         """Any token of a person may read what is private; more is not done here."""
         digest = hashlib.sha256(plain.encode()).digest()
-        accepted = await self._ask(plain)
-        if accepted is None:
+        status = await self._ask(plain)
+        if status is None:
             at = self._accepted.get(digest)
             if at is None or self._clock() - at > AWAY_S:
                 raise ApiProblem(
@@ -55,11 +58,13 @@ class RemoteTokens:
                     hint="Try again in a minute; public repositories need no token",
                     headers={"Retry-After": "60"},
                 )
-        elif not accepted:
-            self._accepted.pop(digest, None)
-            return None
-        else:
+        elif status == 200:
             self._remember(digest)
+        else:
+            self._accepted.pop(digest, None)
+            if status == 403:
+                raise token_of_node()
+            return None
         return TokenRecord(0, "a token of the coordinator", Role.READER, trusted=False, created_at=0.0)
 
     def heard(self, authorization: str, accepted: bool) -> None:
@@ -73,8 +78,8 @@ class RemoteTokens:
         else:
             self._accepted.pop(digest, None)
 
-    async def _ask(self, plain: str) -> bool | None:
-        """None: no answer."""
+    async def _ask(self, plain: str) -> int | None:
+        """200: a person's, 403: a node's, 401: none. None: no answer."""
         url = self._url()
         if not url:
             return None
@@ -88,9 +93,7 @@ class RemoteTokens:
             return None
         if VIA in answer.headers:
             return None  # it is our pass that it does not accept
-        if answer.status_code in (200, 401, 403):
-            return answer.status_code == 200
-        return None
+        return answer.status_code if answer.status_code in (200, 401, 403) else None
 
     def _remember(self, digest: bytes) -> None:
         self._accepted[digest] = self._clock()

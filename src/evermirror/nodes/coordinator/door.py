@@ -15,14 +15,12 @@ from evermirror.edge.rpc.server import GrpcServer
 from evermirror.edge.rpc.transport import Accept, Identity
 from evermirror.edge.store.store import Store
 from evermirror.errors import EvermirrorError
-from evermirror.model.access import Role
 from evermirror.nodes.coordinator.own_ca import pki_folder, server_names
 
 log = structlog.get_logger(__name__)
 
 DAY_S = 86_400.0  # between two looks whether the certificate is to be renewed
 LOOK_S = 5.0  # between two looks whether a token for a worker was made, or one that is in use revoked
-NODE_ROLES = (Role.WORKER, Role.AGGREGATOR)
 
 
 def tls_files(config: Config) -> TlsFiles:
@@ -102,4 +100,4 @@ class Door:
                     await server.close_token(token.id, "this token was revoked")
 
     async def _any_tokens(self) -> bool:
-        return any(t.role in NODE_ROLES and t.revoked_at is None for t in await self._store.list_tokens())
+        return any(t.role.of_node and t.revoked_at is None for t in await self._store.list_tokens())

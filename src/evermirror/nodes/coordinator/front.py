@@ -49,6 +49,7 @@ async def http_front(
             listen_host=host,
             hosts=config.server.names,
         ),
+        any_private=lead.store.any_private_repo,
         on_used=lambda token: lead.recorder.put_soon(TokenUsed(token.id, time.time())),
     )
     if server is not None:

@@ -883,12 +883,15 @@ class Access(_message.Message):
     UNTIL_FIELD_NUMBER: _builtins.int
     SEAL_KEY_FIELD_NUMBER: _builtins.int
     RELAYS_FIELD_NUMBER: _builtins.int
+    USER_TOKENS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     pass_: _builtins.str
     """sealed"""
     until: _builtins.float
     seal_key: _builtins.bytes
     """Ed25519, public: 32 bytes"""
+    user_tokens: _builtins.bool
+    """for aggregators: tokens of people exist"""
     @_builtins.property
     def relays(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelayAddress]: ...
     def __init__(
@@ -899,10 +902,11 @@ class Access(_message.Message):
         until: _builtins.float = ...,
         seal_key: _builtins.bytes = ...,
         relays: _abc.Iterable[Global___RelayAddress] | None = ...,
+        user_tokens: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "pass_", b"pass_", "relays", b"relays", "seal_key", b"seal_key", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "pass_", b"pass_", "relays", b"relays", "seal_key", b"seal_key", "until", b"until", "user_tokens", b"user_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

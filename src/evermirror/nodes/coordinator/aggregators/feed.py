@@ -45,11 +45,13 @@ AHEAD = 86_400 * 1_000_000  # numbers are microseconds at least: one a day ahead
 
 
 class ChangeSource(Protocol):
-    """Where changes are kept: the store."""
+    """Where changes, and tokens, are kept: the store."""
 
     async def changes_since(self, seq: int, limit: int) -> Sequence[Change]: ...
 
     async def digests_of(self, keys: Sequence[RepoKey]) -> dict[RepoKey, RefsDigest | None]: ...
+
+    async def any_user_token(self) -> bool: ...
 
 
 class Ear(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -16,6 +16,7 @@ from evermirror.core.fleet.events import CommandGiven
 from evermirror.core.fleet.witnesses import Told, Witnesses
 from evermirror.edge.rpc.transport import Peer, PeerGone
 from evermirror.model.access import Role
+from evermirror.model.failure import FailureError
 from evermirror.model.messages import HeldRepo, LookAt
 from evermirror.model.refs import RefsDigest, short_digest
 from evermirror.model.relay import NodeId, RelayAddress, aggregator_node_id
@@ -91,6 +92,7 @@ class Feeds:
         self._known: dict[NodeId, _Aggregator] = {}
         self._had = asyncio.Condition()  # told whenever one has something new
         self._named: tuple[RelayAddress, ...] = ()  # relays, as everybody was last told
+        self._user_tokens = False  # there are some, as aggregators were last told
 
     def wake(self) -> None:
         for one in self._known.values():
@@ -133,12 +135,22 @@ class Feeds:
                     log.warning("aggregator is gone", aggregator=one.name)
                     one.counts = False
                     await self._tell(self._witnesses.forget(one.node))
-            if self._mono() - renewed_at >= RENEW_S or self.relays() != self._named:
+            tokens_changed = await self._tokens_changed()
+            if self._mono() - renewed_at >= RENEW_S or self.relays() != self._named or tokens_changed:
                 renewed_at = self._mono()
                 await self._renew()
 
     def _away_too_long(self, one: _Aggregator) -> bool:
         return self._mono() - one.heard_at >= self._fleet.machine.settings.grace_s
+
+    async def _tokens_changed(self) -> bool:
+        """Whether the first token of a person was made, or the last one revoked, since this was asked."""
+        before = self._user_tokens
+        try:
+            self._user_tokens = await self._store.any_user_token()
+        except FailureError as error:
+            log.debug("the database does not say whether there are tokens", reason=error.failure.message)
+        return self._user_tokens != before
 
     async def _renew(self) -> None:
         """Everybody gets a new pass, and hears where relays are."""
@@ -149,7 +161,8 @@ class Feeds:
 
     async def _give_access(self, one: _Aggregator, peer: Peer) -> None:
         try:
-            await peer.send(self._passes.access(one.node, Role.AGGREGATOR))
+            access = self._passes.access(one.node, Role.AGGREGATOR)
+            await peer.send(replace(access, user_tokens=self._user_tokens))
         except PeerGone as gone:
             log.debug("a pass was not taken", aggregator=one.name, reason=str(gone))
 
@@ -189,6 +202,7 @@ class Feeds:
         feed = Feed(peer, self._store, self._holders.of, _Voice(self, one), self._utc)
         try:
             await self._tell(self._witnesses.forget(node))  # it tells all it has, again
+            tokens_changed = await self._tokens_changed()
             settings = self._fleet.machine.settings
             await peer.send(
                 Welcomed(
@@ -203,7 +217,7 @@ class Feeds:
             if not self.is_current(one):
                 raise PeerGone("it connected anew")
             one.feed = feed
-            if self.relays() != self._named or self._is_back(one, before):
+            if self.relays() != self._named or self._is_back(one, before) or tokens_changed:
                 await self._renew()
             else:
                 await self._give_access(one, peer)

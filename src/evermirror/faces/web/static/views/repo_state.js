@@ -68,7 +68,8 @@ function clone(repo) {
   const command = `git clone ${quoted(location.origin + repo.clone_path)}`;
   return h("div", { key: "clone", class: "clone" },
     h("code", { id: "clone-command", class: "key" }, command),
-    h("button", { type: "button", on: { click: () => copy(command) } }, word("rp_copy")));
+    h("button", { type: "button", on: { click: () => copy(command) } }, word("rp_copy")),
+    repo.private && h("p", { class: "hint" }, word("rp_clone_private")));
 }
 
 /** A name may hold what a shell would take for an order. */
