@@ -97,9 +97,7 @@ def many_refs(repo: UpstreamRepo) -> None:
 def large_blobs(repo: UpstreamRepo) -> None:
     """Files that somebody should have kept elsewhere; they do not compress."""
     repo.commit()
-    repo.configure(
-        [("core.bigFileThreshold", "50m")]
-    )  # as forges have it: no deltas
+    repo.configure([("core.bigFileThreshold", "50m")])  # as forges have it: no deltas
     lines = []
     for n in range(BLOBS):
         made = subprocess.run(  # noqa: S602 -- our own words; the bytes never pass through this process
