@@ -113,7 +113,7 @@ class Node:
         root = self.data / "mirrors"
         return {
             str(head.parent.relative_to(root)).removesuffix(".git").replace("%3A", ":")
-            for head in root.glob("*/*/*.git/HEAD")
+            for head in root.glob("[!.]*/*/*.git/HEAD")  # in .incoming is what only comes
         }
 
     def mirror(self, key: str) -> Path:
