@@ -52,13 +52,6 @@ class Aggregator(Section):
         le=600,
         description="Repositories that only untrusted workers hold, compared with upstream now and then.",
     )
-    disk_high: Number = Field(
-        default=0.85,
-        gt=0,
-        le=1,
-        description="Share of the disk above which nothing new is fetched (full), or the least used goes"
-        " (pull-through).",
-    )
     wait: Duration = Field(
         default=60.0,
         ge=0,

@@ -316,7 +316,11 @@ class Fleet(Section):
     heartbeat: Duration = Field(default=5.0, gt=0, description="Gap between heartbeats.")
     max_missed: Count = Field(default=4, ge=1, description="Missed heartbeats until a worker is suspected.")
     disk_high: Number = Field(
-        default=0.85, gt=0, le=1, description="Share of the disk above which no new clone begins."
+        default=0.85,
+        gt=0,
+        le=1,
+        description="Share of this node's disk, as `df` shows it, above which no new clone begins; an"
+        " aggregator in pull-through mode evicts the least used.",
     )
 
 

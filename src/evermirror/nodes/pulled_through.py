@@ -1,6 +1,7 @@
 """An all-in-one whose fleet has other workers: what only they hold is pulled through when somebody clones it.
 
-What its own worker holds, or is about to, is served from that worker's folder alone: one copy on the disk."""
+What its own worker holds is served from that worker's folder; so is what moved to others, which that worker
+keeps and follows. Only what it never had is pulled through, and served from there also while it is cloned here."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from evermirror.faces.api.git_service import GitService, NotHereYet, ServedRepo
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.nodes.aggregator.collector import FOLDER, collecting_side
+from evermirror.nodes.aggregator.served_collected import ServedCollected
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator.fleet import OWN_TOKEN, Fleet
 
@@ -39,7 +41,7 @@ class PulledThrough:
         self._own = own
         self._find = find
         self._is_own = is_own
-        self.others: GitService | None = None
+        self.others: ServedCollected | None = None
 
     async def open(self, key: str, *, begun: bool = False, private: bool = True) -> ServedRepo | None:
         repo = await self._own.open(key, begun=begun, private=private)
@@ -52,6 +54,8 @@ class PulledThrough:
         if record.spec.private and not private:
             return None
         if self._is_own(record.key):
+            if (collected := await self.others.if_here(record.key)) is not None:
+                return collected
             raise NotHereYet("This repository is being cloned here. Try again in a moment.", CLONING_RETRY_S)
         return await self.others.open(key, begun=begun, private=private)
 

@@ -246,7 +246,7 @@ class FleetMachine:
 
     def moves(self, limit: int, *, public: bool) -> Moves:
         """Repos with a copy that comes or goes."""
-        return moves(self._table, limit, public=public)
+        return moves(self._table, self._crew, limit, public=public)
 
     def explain(self, key: RepoKey) -> tuple[str, ...]:
         """Why a repo is where it is, in plain lines."""

@@ -59,6 +59,7 @@ class Sessions:
             and event.seen <= member.outbox.last
         )
         member.session, member.boot, member.connected = event.session, event.boot, True
+        member.serves = event.serves
         draft.act(Welcome(event.session, member.id, self._epoch, resumed))
         known = self._inbox.last(member.id, event.generation)
         draft.act(AckReports(member.id, event.session, event.generation, known))

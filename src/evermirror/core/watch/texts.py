@@ -85,7 +85,12 @@ WORDINGS: Mapping[str, Wording] = {
         ),
     ),
     "disk-full": Wording(
-        "Worker's disk full", "工作节点磁盘已满", ("工作节点 {about} 不再接收新的克隆：磁盘已满或无法写入",)
+        "Worker's disk full",
+        "工作节点磁盘已满",
+        (
+            "工作节点 {about} 不再接收新的克隆：磁盘已用 {used}，超过该节点的 fleet.disk_high，或无法写入",
+            "工作节点 {about} 不再接收新的克隆：磁盘已满或无法写入",
+        ),
     ),
     "stray": Wording(
         "Unknown repos on a worker",

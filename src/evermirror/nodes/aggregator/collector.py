@@ -138,7 +138,7 @@ async def _collecting(
 
 
 def collect_settings(config: Config) -> CollectSettings:
-    section = config.aggregator
+    section, disk_high = config.aggregator, config.fleet.disk_high
     return CollectSettings(
         mode=CollectMode(section.mode),
         verify=Verify(section.verify),
@@ -147,8 +147,8 @@ def collect_settings(config: Config) -> CollectSettings:
         per_holder=section.fetches_per_holder,
         audits_per_minute=section.audits_per_minute,
         client_wait_s=section.wait,
-        disk_high=section.disk_high,
-        disk_low=section.disk_high - min(EVICT_SHARE, section.disk_high / 2),
+        disk_high=disk_high,
+        disk_low=disk_high - min(EVICT_SHARE, disk_high / 2),
     )
 
 

@@ -280,6 +280,7 @@ class Fleet:
             hello.epoch,
             hello.seen,
             hello.limits,
+            serves=identity.token_id == OWN_TOKEN,
         )
         worker = self._enrol(event, identity)
         if worker is not None:

@@ -26,6 +26,7 @@ from evermirror.core.fleet.explain import STATES, WHY
 from evermirror.core.fleet.flaps import faded, weight_factor
 from evermirror.core.fleet.moves import Move
 from evermirror.core.fleet.views import Losing, Totals, WorkerView
+from evermirror.core.schedule.disk import SETTING, percent_full
 from evermirror.errors import Conflict, NotFound, Unavailable
 from evermirror.model.messages import WorkerStatus
 from evermirror.model.refs import RefsDigest
@@ -262,8 +263,13 @@ def _full(workers: Iterable[WorkerInfo]) -> Iterator[StandingAlert]:
     for worker in workers:
         if worker.load is not None and not worker.load.accepting_clones:
             name = worker.seen.record.facts.name
-            text = f"worker {name} takes no new clones: its disk is full, or takes no writes"
-            yield StandingAlert(AlertKind.DISK_FULL, name, text)
+            free, total = worker.load.disk_free_bytes, worker.load.disk_total_bytes
+            used = percent_full(1.0 - free / total if total else 1.0)
+            text = (
+                f"worker {name} takes no new clones: its disk is {used} full, above {SETTING} there, or takes"
+                " no writes"
+            )
+            yield StandingAlert(AlertKind.DISK_FULL, name, text, {"used": used})
 
 
 def _accusations(raised: Iterable[Alert]) -> Iterator[StandingAlert]:
