@@ -24,7 +24,9 @@ from evermirror.config.values import (
 class Aggregator(Section):
     """This process as the aggregator of a fleet."""
 
-    name: MaybeText = Field(default=None, min_length=1, max_length=100, description="none: the host's name.")
+    name: MaybeText = Field(
+        default=None, min_length=1, max_length=100, description="none: the name of its token."
+    )
     token: Secret = Field(default=None, description="From `evermirror token create --role aggregator`.")
     coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
     coordinator_url: MaybeHttpUrl = Field(

@@ -327,7 +327,12 @@ class Fleet(Section):
 class Worker(Section):
     """This process as a worker of a fleet."""
 
-    name: MaybeText = Field(default=None, min_length=1, max_length=100, description="none: the host's name.")
+    name: MaybeText = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="none: the name of its token; of `evermirror up`, the host's.",
+    )
     token: Secret = Field(default=None, description="From `evermirror token create --role worker`.")
     coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
     weight: Number = Field(

@@ -1,7 +1,7 @@
 """An all-in-one whose fleet has other workers: what only they hold is pulled through when somebody clones it.
 
 What its own worker holds is served from that worker's folder; so is what moved to others, which that worker
-keeps and follows. Only what it never had is pulled through, and served from there also while it is cloned here."""
+keeps and follows. Only what it never had is pulled through, also while that worker begins to clone it."""
 
 from __future__ import annotations
 

@@ -400,7 +400,7 @@ def test_a_worker_that_joins_takes_nothing_away_from_where_people_read():
 
 
 def test_what_stays_where_people_read_is_not_on_the_move():
-    fleet, own, _, moved = joined_by_another()
+    fleet, _own, _, moved = joined_by_another()
     assert fleet.machine.totals().moving == 0
     assert fleet.machine.moves(10, public=False).total == 0
     assert any("as people read from this machine" in line for line in fleet.machine.explain(moved[0]))
@@ -413,11 +413,13 @@ def test_what_stays_where_people_read_is_there_when_the_other_worker_goes_down()
     fleet.run(int(QUICK.grace_s) + 60)
     assert set(own.disk) == set(REPOS)
     assert all(fleet.repo(key).primary == own.id for key in moved)
-    assert not [c for c in fleet.sent(own)[asked:] if isinstance(c, Assign) and any(i.orphan for i in c.items)]
+    assert not [
+        c for c in fleet.sent(own)[asked:] if isinstance(c, Assign) and any(i.orphan for i in c.items)
+    ]
 
 
 def test_who_drains_the_worker_where_people_read_means_it():
-    fleet, own, new, moved = joined_by_another()
+    fleet, own, new, _moved = joined_by_another()
     fleet.handle(DrainAsked(own.id))
     fleet.run(20)
     assert own.disk == {}
@@ -425,7 +427,7 @@ def test_who_drains_the_worker_where_people_read_means_it():
 
 
 def test_it_deletes_what_left_the_catalog_where_people_read_too():
-    fleet, own, new, moved = joined_by_another()
+    fleet, own, _new, moved = joined_by_another()
     fleet.catalog(removed=[moved[0]])
     fleet.run(5)
     assert moved[0] not in own.disk

@@ -98,7 +98,9 @@ def test_it_says_why_with_the_figure_and_the_setting(guard):
     guard.observe(0.914, T0)
     assert guard.why_closed == "the disk is 92 % full, above fleet.disk_high = 0.9"
     guard.observe(0.89, T0 + 1)
-    assert guard.why_closed == "the disk is 89 % full, still near fleet.disk_high = 0.9: it has to be 2 % below"
+    assert (
+        guard.why_closed == "the disk is 89 % full, still near fleet.disk_high = 0.9: it has to be 2 % below"
+    )
     guard.observe(0.2, T0 + 2)
     guard.write_failed(T0 + 2)
     assert guard.lacked_room(T0 + 3)

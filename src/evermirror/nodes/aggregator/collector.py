@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import secrets
-import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -155,7 +154,7 @@ def collect_settings(config: Config) -> CollectSettings:
 def _uplink(config: Config, dialer: Dialer, clock: Callable[[], float]) -> AggregatorUplink:
     return AggregatorUplink(
         dialer,
-        name=config.aggregator.name or socket.gethostname(),
+        name=config.aggregator.name or "",
         boot=secrets.randbits(63),
         version=evermirror.__version__,
         refs_extra=config.upstreams.refs_extra,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -60,7 +59,7 @@ async def public_face(parts: FaceParts) -> AsyncIterator[ASGIApp]:
         )
         auth = _auth(config, tokens)
         state = AggregatorSources(
-            config.aggregator.name or socket.gethostname(),
+            lambda: uplink.welcomed.name if uplink.welcomed else config.aggregator.name or socket.gethostname(),
             config.aggregator.mode,
             collecting.figures,
             collecting.status,

@@ -165,6 +165,10 @@ class Feeds:
                 await peer.send(refused)
                 await peer.close(refused.reason)
                 return
+            if hello.trial:
+                await peer.send(self._welcome(peer, hello))
+                await peer.close("it was a trial")
+                return
             await self._converse(hello, peer)
         except (PeerGone, TimeoutError) as error:
             log.debug("connection ended", peer=peer.address, reason=str(error))
@@ -189,17 +193,7 @@ class Feeds:
         feed = Feed(peer, self._store, self._holders.of, _Voice(self, one), self._utc)
         try:
             await self._tell(self._witnesses.forget(node))  # it tells all it has, again
-            settings = self._fleet.machine.settings
-            await peer.send(
-                Welcomed(
-                    peer.identity.token_id,
-                    self._epoch,
-                    resumed=False,
-                    heartbeat_s=settings.heartbeat_s,
-                    http_url=self._http_url,
-                    redial_s=settings.redial_s,
-                )
-            )
+            await peer.send(self._welcome(peer, hello))
             if not self.is_current(one):
                 raise PeerGone("it connected anew")
             one.feed = feed
@@ -211,6 +205,18 @@ class Feeds:
             await feed.run(lambda: self._heard(one))
         finally:
             self._leave(one, feed)
+
+    def _welcome(self, peer: Peer, hello: Hello) -> Welcomed:
+        settings = self._fleet.machine.settings
+        return Welcomed(
+            peer.identity.token_id,
+            self._epoch,
+            resumed=False,
+            heartbeat_s=settings.heartbeat_s,
+            http_url=self._http_url,
+            redial_s=settings.redial_s,
+            name=hello.name,
+        )
 
     def _is_back(self, one: _Aggregator, before: _Aggregator | None) -> bool:
         """Its relay was away and is where it was: those who dial it in ever longer pauses are told."""

@@ -5,7 +5,8 @@ disk of a trusted worker that is not itself told to delete it, or at the aggrega
 the command, or newer ones. And again when the worker deletes: then any other copy will do.
 A worker may decline, as its refs are others by then: only then the copy counts again.
 
-A worker from whose machine people read is told to delete nothing but what left the catalog, unless it is drained.
+A worker from whose machine people read is told to delete nothing but what left the catalog, until it is
+drained.
 
 A copy that was there and that a fault destroyed since is an excuse, until the coordinator knows of the loss.
 """

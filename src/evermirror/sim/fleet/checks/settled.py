@@ -2,7 +2,8 @@
 
 - Every repo has as many copies wanted as it should, on workers that are there; each is really complete there.
 - Nothing waits for room while a worker that could take it has room; no brake, no warm-up.
-- What is not wanted and could be deleted is gone, but where people read. So is what left the catalog, from workers that are there.
+- What is not wanted and could be deleted is gone, but where people read. So is what left the catalog, from
+  workers that are there.
 """
 
 from __future__ import annotations
