@@ -33,6 +33,10 @@ class Aggregator(Section):
         default=None,
         description="HTTP address of the coordinator, for the API; none: the one that it tells itself.",
     )
+    public_url: MaybeHttpUrl = Field(
+        default=None,
+        description="Where people clone from it, as the registry of nodes shows it; none: where it listens.",
+    )
     mode: Annotated[Literal["full", "pull-through"], Kind.CHOICE] = Field(
         default="full",
         description="full: holds every repository. pull-through: those that somebody asked for.",

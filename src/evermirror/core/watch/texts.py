@@ -70,6 +70,11 @@ WORDINGS: Mapping[str, Wording] = {
         ),
     ),
     "worker-down": Wording("Worker down", "工作节点下线", ("工作节点 {about} 已下线，其仓库转交其他节点",)),
+    "aggregator-down": Wording(
+        "Aggregator away",
+        "聚合节点失联",
+        ("聚合节点 {about}（{url}）失联：无法从它克隆", "聚合节点 {about} 失联：无法从它克隆"),
+    ),
     "quarantine": Wording(
         "Worker quarantined",
         "工作节点被隔离",

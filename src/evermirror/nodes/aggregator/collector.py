@@ -69,6 +69,7 @@ async def collecting_side(
     broken: asyncio.Event,
     *,
     coordinator: str,
+    http_url: str = "",
 ) -> AsyncIterator[CollectorSide]:
     """Everything started and, on leaving, stopped: the line to the coordinator first, the store last."""
     async with contextlib.AsyncExitStack() as stack:
@@ -80,6 +81,7 @@ async def collecting_side(
         uplink = _uplink(config, dialer, clock)
         reached = await stack.enter_async_context(reaching(config, coordinator, uplink.unsealer, clock))
         uplink.relay, uplink.on_access = reached.address, reached.on_access
+        uplink.http_url = http_url
         readers = Readers(clock)
         parts = _Parts(config, git, store, mirrors, readers, uplink, reached, clock)
         care, collecting = await _collecting(parts, settings, stack)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -59,7 +60,9 @@ async def public_face(parts: FaceParts) -> AsyncIterator[ASGIApp]:
         )
         auth = _auth(config, tokens)
         state = AggregatorSources(
-            lambda: uplink.welcomed.name if uplink.welcomed else config.aggregator.name or socket.gethostname(),
+            lambda: (
+                uplink.welcomed.name if uplink.welcomed else config.aggregator.name or socket.gethostname()
+            ),
             config.aggregator.mode,
             collecting.figures,
             collecting.status,

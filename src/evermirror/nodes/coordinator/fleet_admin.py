@@ -33,6 +33,7 @@ from evermirror.model.refs import RefsDigest
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import Host, RepoKey
 from evermirror.model.worker import Duty, Liveness, WorkerId
+from evermirror.nodes.coordinator.aggregators.registry import AWAY, away_alert
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.fleet_view import (
     ALERTS_MAX,
@@ -110,13 +111,21 @@ class FleetAdmin:
         seen, totals = machine.workers(), machine.totals()
         reasons = {a.about: a for a in self._alerts() if a.kind is AlertKind.QUARANTINE}
         workers = tuple(self._info(w, now) for w in seen)
-        alerts = tuple(chain(_standing(seen, totals, reasons), _full(workers), _accusations(self._alerts())))
+        aggregators = self.aggregators()
+        alerts = tuple(
+            chain(
+                _standing(seen, totals, reasons),
+                _away(aggregators),
+                _full(workers),
+                _accusations(self._alerts()),
+            )
+        )
         return FleetView(
             workers=workers,
             totals=totals,
             alerts=alerts[:ALERTS_MAX],
             now=now,
-            aggregators=self.aggregators(),
+            aggregators=aggregators,
             rates=_rates(machine.rates_in_use()),
             more_alerts=alerts[ALERTS_MAX:],
         )
@@ -270,6 +279,13 @@ def _full(workers: Iterable[WorkerInfo]) -> Iterator[StandingAlert]:
                 " no writes"
             )
             yield StandingAlert(AlertKind.DISK_FULL, name, text, {"used": used})
+
+
+def _away(aggregators: Iterable[AggregatorInfo]) -> Iterator[StandingAlert]:
+    for one in aggregators:
+        if one.record.liveness is Liveness.DOWN and not one.record.retired:
+            alert = away_alert(one.record, AWAY)
+            yield StandingAlert(alert.kind, alert.about, alert.text, alert.facts)
 
 
 def _accusations(raised: Iterable[Alert]) -> Iterator[StandingAlert]:
