@@ -39,6 +39,7 @@ class WorkerView(BaseModel):
 
     name: str
     id: int
+    role: Literal["worker"] = "worker"
     status: Literal["alive", "suspect", "down", "draining", "quarantined", "retired"] = Field(
         description="Liveness and duty in one word"
     )
