@@ -9,6 +9,7 @@ import json
 import re
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from evermirror.core.events.of_turns import (
     RepoBefore,
     TaskEnd,
     WorkerBefore,
+    aggregator_turned,
     alert_turned,
     excused,
     recovered,
@@ -40,7 +42,7 @@ from evermirror.model.push import Pushed, PushedRef, RefOutcome
 from evermirror.model.refs import RefChange
 from evermirror.model.repo import Host, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import TaskStatus, Trigger
-from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerRecord
+from evermirror.model.worker import AggregatorRecord, Duty, Liveness, WorkerFacts, WorkerRecord
 from evermirror.nodes.coordinator.events.event_feed import IDLE_S
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -69,6 +71,7 @@ def really_told():
     )  # fmt: skip
     record = RepoRecord(RepoSpec(KEY, f"https://{KEY}", Host("github.com")))
     worker = WorkerRecord(3, WorkerFacts("alpha"), joined_at=1.0)
+    front = AggregatorRecord(7, "front", "https://mirror.example.org")
     alert = AlertRecord(1, Alert("worker-down", "alpha", "down"), 1.0, 1.0)
     task = TaskEnd(1, KEY, Trigger.API, TaskStatus.SUCCESS, 1.0, 2.0, True, 1, None, None)
     was = [WorkerBefore(live, Duty.ACTIVE, 1.0) for live in (Liveness.ALIVE, Liveness.DOWN)]
@@ -90,6 +93,10 @@ def really_told():
         *worker_turned(was[0], WorkerRecord(3, WorkerFacts("a"), Liveness.SUSPECT, joined_at=1.0), 1.0),
         *worker_turned(was[0], WorkerRecord(3, WorkerFacts("a"), Liveness.DOWN, joined_at=1.0), 1.0),
         *worker_turned(was[0], WorkerRecord(3, WorkerFacts("a"), duty=Duty.DRAINING, joined_at=1.0), 1.0),
+        *aggregator_turned(None, front, 1.0),
+        *aggregator_turned(replace(front, liveness=Liveness.DOWN), front, 1.0),
+        *aggregator_turned(front, replace(front, liveness=Liveness.DOWN), 1.0),
+        *aggregator_turned(front, replace(front, retired=True), 1.0),
         alert_turned(alert, stood=False),
         alert_turned(AlertRecord(1, alert.alert, 1.0, 1.0, ended_at=2.0), stood=True),
     ]

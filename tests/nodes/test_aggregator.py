@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from evermirror.edge.git import short_fetch
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.aggregator import collected_care, collecting, patient_store
-from tests.support.aggregation import Aggregation, run_client
+from evermirror.nodes.aggregator.aggregator_node import aggregating
+from tests.support.aggregation import Aggregation, Dial, run_client
 from tests.support.gitrepo import UpstreamRepo, read_refs, run_git
 from tests.support.upstream import UpstreamServer
 
@@ -391,14 +393,16 @@ async def test_a_client_that_waits_in_vain_is_told_so_and_when_to_come_again(fle
 
 
 async def test_above_the_mark_nothing_new_is_fetched_and_clients_are_told_why(fleet):
-    full = {"disk_high": 1e-9, "wait": "1s"}
-    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator(aggregator=full) as node:
+    full = {"wait": "1s"}
+    low = {"disk_high": 1e-9}
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator(aggregator=full, fleet=low) as node:
         _, key = await fleet.add("one")
         await fleet.until(lambda: _known(node, key))
         await fleet.until(lambda: _is(lambda: bool(node.side.collecting.alerts.texts())))
         answer = await asked(node, key)
         assert answer.status_code == 503
-        assert "no room" in answer.text
+        why = r"no room for it here now \(the disk is \d+ % full, above fleet.disk_high = 1e-09\)"
+        assert re.search(why, answer.text)
         assert node.side.collecting.figures().attempts == {}
 
 
@@ -410,12 +414,14 @@ async def test_above_the_mark_what_was_pulled_through_leaves_for_good(fleet):
             assert (await asked(node, key)).status_code == 200
             path = node.side.mirrors.path(RepoKey(key))
             assert path.is_dir()
-        async with fleet.aggregator(aggregator={**PULLING, "disk_high": 1e-9}) as node:
+        async with fleet.aggregator(aggregator=PULLING, fleet={"disk_high": 1e-9}) as node:
             await fleet.until(lambda: _is(lambda: not path.exists()))
             row = await row_of(node, key)
             assert row is not None
             assert row.here is None
             assert await node.side.mirrors.trashed() == [], "the trash would take the same room"
+            # Whoever asks gets it again: the mark is where it tidies up, not where people are refused.
+            assert (await asked(node, key)).status_code == 200
 
 
 # What people see
@@ -467,3 +473,76 @@ async def test_what_fetches_left_in_pieces_is_put_together_and_goes_on_being_fol
         await fleet.until(lambda: _is(lambda: len(list(path.glob("objects/pack/*.pack"))) < 6))
         await fleet.until_tip(node, key, await asyncio.to_thread(repo.commit))
         run_git(path, "fsck", "--full", "--strict")
+
+
+# In the registry of nodes
+
+
+async def aggregators(lead):
+    async with httpx2.AsyncClient(base_url=lead.url) as client:
+        return (await client.get("/api/fleet")).json()
+
+
+async def test_one_that_stays_away_is_down_with_an_alert_and_an_event_until_it_is_back(fleet):
+    listens = {"public_url": "https://mirror.example.org"}
+    quick = {"max_missed": 1}
+
+    async def status(word):
+        return [one["status"] for one in (await aggregators(fleet.lead))["aggregators"]] == [word]
+
+    async def standing():
+        return [
+            a["about"] for a in (await aggregators(fleet.lead))["alerts"] if a["kind"] == "aggregator-down"
+        ]
+
+    async def events():
+        return [e.type for e in await fleet.lead.lead.store.events_before(2**62, 1000)][::-1]
+
+    async with fleet.coordinator(fleet=quick):
+        async with fleet.aggregator(aggregator=listens):
+            await fleet.until(lambda: status("alive"))
+            (one,) = (await aggregators(fleet.lead))["aggregators"]
+            assert (one["id"], one["role"], one["name"]) == (7, "aggregator", "agg"), "named as its token"
+            assert (one["status"], one["url"]) == ("alive", "https://mirror.example.org")
+            assert [h["what"] for h in one["history"]] == ["joined"]
+            assert await standing() == []
+        await fleet.until(lambda: status("down"))
+        assert await standing() == ["agg"]
+        assert (await events())[-2:] in (
+            ["aggregator.joined", "aggregator.down"],
+            ["aggregator.down", "alert.raised"],
+        )
+    async with fleet.coordinator(fleet=quick):
+        assert await status("down"), "the registry outlives the coordinator"
+        assert await standing() == ["agg"]
+        async with fleet.aggregator(aggregator=listens):
+            await fleet.until(lambda: status("alive"))
+            (one,) = (await aggregators(fleet.lead))["aggregators"]
+            assert [h["what"] for h in one["history"]] == ["joined", "suspect", "down", "up"]
+            assert one["last_alive_at"] is not None
+            assert await standing() == []
+            assert "aggregator.up" in await events()
+
+
+async def test_one_that_never_comes_back_after_a_restart_of_the_coordinator_is_found_out(fleet):
+    async with fleet.coordinator(), fleet.aggregator():
+        await fleet.until(lambda: _is(lambda: bool(fleet.lead.lead.feeds.view())))
+    async with fleet.coordinator(fleet={"max_missed": 1}):
+
+        async def found_out():
+            return [a["kind"] for a in (await aggregators(fleet.lead))["alerts"]] == ["aggregator-down"]
+
+        await fleet.until(found_out)
+        raised = [a.kind for a in fleet.lead.lead.alerting.stands(["aggregator-down"])]
+        assert raised == ["aggregator-down"], "people are told, not only the page"
+
+
+async def test_two_aggregators_of_one_name_are_not_let_in(fleet):
+    async with fleet.coordinator(), fleet.aggregator():
+        await fleet.until(lambda: _is(lambda: bool(fleet.lead.lead.feeds.view())))
+        other = Dial(fleet.doorway, fleet.identity("agg", Role.AGGREGATOR, trusted=True, operator=""))
+        config = fleet.config("other")
+        async with aggregating(config, other) as second:
+            await fleet.until(
+                lambda: _is(lambda: "another aggregator has the name" in second.side.uplink.state.reason)
+            )

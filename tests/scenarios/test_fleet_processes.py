@@ -126,8 +126,14 @@ def test_a_token_that_is_no_good_is_told_and_ends_the_join(patient):
 def test_a_second_process_with_the_same_token_is_refused_and_the_first_goes_on(patient):
     fleet = patient
     before, cloned = fleet.seats(), fleet.clones()
-    with contextlib.closing(fleet.node("double")) as double:
-        double.start("worker", "join", fleet.address, fleet.tokens["bob"])
+    done = fleet.run(
+        "worker", "join", fleet.address, fleet.tokens["bob"], "--data", str(fleet.folder / "2nd")
+    )
+    assert (done.returncode, "joined" in done.stdout) == (1, False)
+    assert "every worker needs a token of its own" in done.stderr
+    said = {"EVERMIRROR_WORKER__COORDINATOR": fleet.address, "EVERMIRROR_WORKER__TOKEN": fleet.tokens["bob"]}
+    with contextlib.closing(fleet.node("double", **said)) as double:
+        double.start("worker")
         fleet.until(lambda: "the coordinator refuses this worker" in double.log())
         assert "another process with this token is connected" in double.log()
         fleet.until(lambda: double.client.get("/readyz").status_code == 503)  # once it listens

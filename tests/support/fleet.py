@@ -125,6 +125,7 @@ class FakeWorker:
         self.boot = 1
         self.connected = False
         self.accepting = True
+        self.serves = False
         self.seq = 0
         self.seen = 0
         self.commands: deque[tuple[int, Command]] = deque()  # arrived, not read
@@ -248,11 +249,12 @@ class Fleet:
 
     # Workers
 
-    def join(self, name: str, **facts: object) -> FakeWorker:
+    def join(self, name: str, *, serves: bool = False, **facts: object) -> FakeWorker:
         """A new worker, connected, that has told what it holds: nothing."""
         self.generations += 1
         told = replace(WorkerFacts(name, trusted=True), **facts)  # type: ignore[arg-type]
         worker = FakeWorker(told, self.generations)
+        worker.serves = serves
         self.workers.append(worker)
         self.connect(worker)
         return worker
@@ -271,6 +273,7 @@ class Fleet:
             worker.epoch,
             worker.seen,
             worker.limits,
+            serves=worker.serves,
         )
         decision = self.handle(event)
         welcome = next((a for a in decision.actions if isinstance(a, Welcome)), None)

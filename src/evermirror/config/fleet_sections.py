@@ -24,12 +24,18 @@ from evermirror.config.values import (
 class Aggregator(Section):
     """This process as the aggregator of a fleet."""
 
-    name: MaybeText = Field(default=None, min_length=1, max_length=100, description="none: the host's name.")
+    name: MaybeText = Field(
+        default=None, min_length=1, max_length=100, description="none: the name of its token."
+    )
     token: Secret = Field(default=None, description="From `evermirror token create --role aggregator`.")
     coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
     coordinator_url: MaybeHttpUrl = Field(
         default=None,
         description="HTTP address of the coordinator, for the API; none: the one that it tells itself.",
+    )
+    public_url: MaybeHttpUrl = Field(
+        default=None,
+        description="Where people clone from it, as the registry of nodes shows it; none: where it listens.",
     )
     mode: Annotated[Literal["full", "pull-through"], Kind.CHOICE] = Field(
         default="full",
@@ -51,13 +57,6 @@ class Aggregator(Section):
         ge=0,
         le=600,
         description="Repositories that only untrusted workers hold, compared with upstream now and then.",
-    )
-    disk_high: Number = Field(
-        default=0.85,
-        gt=0,
-        le=1,
-        description="Share of the disk above which nothing new is fetched (full), or the least used goes"
-        " (pull-through).",
     )
     wait: Duration = Field(
         default=60.0,

@@ -317,14 +317,23 @@ class Fleet(Section):
     heartbeat: Duration = Field(default=5.0, gt=0, description="Gap between heartbeats.")
     max_missed: Count = Field(default=4, ge=1, description="Missed heartbeats until a worker is suspected.")
     disk_high: Number = Field(
-        default=0.85, gt=0, le=1, description="Share of the disk above which no new clone begins."
+        default=0.85,
+        gt=0,
+        le=1,
+        description="Share of this node's disk, as `df` shows it, above which no new clone begins; an"
+        " aggregator in pull-through mode evicts the least used.",
     )
 
 
 class Worker(Section):
     """This process as a worker of a fleet."""
 
-    name: MaybeText = Field(default=None, min_length=1, max_length=100, description="none: the host's name.")
+    name: MaybeText = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="none: the name of its token; of `evermirror up`, the host's.",
+    )
     token: Secret = Field(default=None, description="From `evermirror token create --role worker`.")
     coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
     weight: Number = Field(

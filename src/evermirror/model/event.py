@@ -39,6 +39,10 @@ class EventType(Enum):
     WORKER_SUSPECT = "worker.suspect"
     WORKER_DOWN = "worker.down"
     WORKER_CHANGED = "worker.changed"  # drained, resumed, quarantined, retired
+    AGGREGATOR_JOINED = "aggregator.joined"
+    AGGREGATOR_UP = "aggregator.up"  # after it was down
+    AGGREGATOR_DOWN = "aggregator.down"  # nobody can clone from it
+    AGGREGATOR_CHANGED = "aggregator.changed"  # retired
     ALERT_RAISED = "alert.raised"
     ALERT_OVER = "alert.over"
 

@@ -54,7 +54,7 @@ class Hello:
 
     protocol: int
     version: str  # of the program
-    name: str
+    name: str  # empty: as its token is named
     boot: int
     generation: int
     epoch: int = 0
@@ -65,6 +65,8 @@ class Hello:
     role: Role | None = None  # what it takes itself for: a token of the other kind is then refused in words
     limits: ApplySettings | None = None  # that it was told last, by whichever process
     refs_extra: tuple[str, ...] = ()  # what it mirrors besides branches and tags: digests depend on it
+    trial: bool = False  # it only asks whether it would be let in: nothing is registered
+    http_url: str = ""  # of an aggregator: where people clone from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ class Welcomed:
     http_url: str = ""  # where people and nodes reach the coordinator
     redial_s: float = 0.0  # the longest pause between two tries to reach it again; 0: not said
     grace_s: float = 0.0  # out of contact for longer, its repos may be somebody else's; 0: not said
+    name: str = ""  # of the node, for people
 
 
 @dataclass(frozen=True, slots=True)

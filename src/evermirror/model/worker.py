@@ -60,3 +60,24 @@ class WorkerRecord:
         draining = self.duty is Duty.DRAINING and self.liveness is Liveness.ALIVE
         word: Duty | Liveness = self.duty if ended or draining else self.liveness
         return str(word.value)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatorRecord:
+    """What is remembered of an aggregator, by its token. Times are UTC seconds."""
+
+    token_id: int
+    name: str
+    http_url: str = ""  # where people clone from it; empty: not told
+    relay: str = ""  # the address of its relay; empty: it runs none
+    version: str = ""  # of its program
+    liveness: Liveness = Liveness.ALIVE
+    retired: bool = False  # its token was revoked
+    joined_at: float = 0.0
+    last_alive_at: float = 0.0
+    history: tuple[tuple[float, str], ...] = ()  # ups and downs, newest last, bounded
+
+    @property
+    def status(self) -> str:
+        """The one word shown to people."""
+        return Duty.RETIRED.value if self.retired else self.liveness.value

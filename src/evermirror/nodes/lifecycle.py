@@ -79,19 +79,38 @@ async def watchdog() -> None:
 
 
 class Signals:
-    """SIGTERM and SIGINT ask for a graceful stop, SIGHUP for a reload; a second stop signal does not wait."""
+    """SIGTERM and SIGINT ask for a graceful stop, SIGHUP for a reload; a second stop signal does not wait.
+
+    A SIGHUP that comes because the terminal was closed from which the process was started asks for a stop,
+    unless ``nohup`` started it: nobody sees such a process any more, and it would hold its data folder."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self.reload = asyncio.Event()
+        self._from_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
     def install(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self.reload.set)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def _hang_up(self) -> None:
+        if self._from_terminal and not has_terminal():
+            self.stop.set()
+        else:
+            self.reload.set()
 
     def _stop(self) -> None:
         if self.stop.is_set():
             os._exit(130)  # asked twice: the operator does not want to wait; every write is crash-safe
         self.stop.set()
+
+
+def has_terminal() -> bool:
+    """Whether this process has a terminal that is still open."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import secrets
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import evermirror
 from evermirror.config import Config, split_host_port
 from evermirror.edge.rpc.client import GrpcDialer
-from evermirror.edge.rpc.join import fetch_ca, split_join_token
+from evermirror.edge.rpc.join import NotListening, fetch_ca, split_join_token
 from evermirror.edge.rpc.pki import ca_fingerprint
-from evermirror.edge.rpc.transport import Connection
-from evermirror.errors import EnvironmentUnfit, UsageError
+from evermirror.edge.rpc.transport import Connection, PeerGone
+from evermirror.errors import EnvironmentUnfit, EvermirrorError, UsageError
 from evermirror.model.access import Role
+from evermirror.model.failure import Failure
+from evermirror.model.wire import PROTOCOL, Hello, Rejected, Welcomed
 from evermirror.nodes.data_folder import with_absolute_data
 
 FILE = "joined.json"
 CA_FILE = "coordinator-ca.pem"
+LISTENS_S = 15.0  # an all-in-one looks for its first token every 5 s
+TRY_AGAIN_S = 0.5
+ANSWER_S = 30.0  # for the coordinator's word on a node that asks whether it may join
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +56,64 @@ def card_of(config: Config, role: Role = Role.WORKER) -> Card:
         raise EnvironmentUnfit(f"{FILE} in the data folder cannot be read: {error}", hint=hint) from None
 
 
-async def join(config: Config, card: Card) -> None:
-    """Try the token once, and keep what it needs; nothing is kept where the coordinator refuses it."""
+async def join(config: Config, card: Card, role: Role, *, waiting: Callable[[Failure], None]) -> str:
+    """Ask the coordinator whether it lets this node in, keep what is needed for that, and return the node's
+    name. Nothing is kept where the coordinator refuses. An all-in-one begins to listen when its first token
+    for a node was made: until then, and not long, it is waited for; ``waiting`` is told once."""
     config = with_absolute_data(config)
-    dialer = await dialer_of(config, card)
-    connection = await dialer.dial()
-    await connection.close()
+    until = time.monotonic() + LISTENS_S
+    told = False
+    while True:
+        try:
+            connection = await (await dialer_of(config, card)).dial()
+            break
+        except NotListening as error:
+            if time.monotonic() >= until:
+                raise
+            if not told:
+                waiting(error.failure)
+            told = True
+            await asyncio.sleep(TRY_AGAIN_S)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            name = await _tried(connection, config, role)
+    except PeerGone as gone:
+        raise EvermirrorError(f"{card.coordinator} ended the connection: {gone}") from None
+    except TimeoutError:
+        raise EvermirrorError(
+            f"{card.coordinator} did not say within {ANSWER_S:g} s whether it lets this {role.value} in",
+            hint="It may be starting: try again in a minute",
+        ) from None
+    finally:
+        await connection.close()
     keep_card(config.data.dir, card)
+    return name
+
+
+async def _tried(connection: Connection, config: Config, role: Role) -> str:
+    """Its name, as the coordinator has it. Raises EvermirrorError where it is refused, PeerGone."""
+    said = config.aggregator if role is Role.AGGREGATOR else config.worker
+    await connection.send(
+        Hello(
+            protocol=PROTOCOL,
+            version=evermirror.__version__,
+            name=said.name or "",
+            boot=secrets.randbits(63),
+            generation=0,
+            weight=config.worker.weight,
+            capacity=config.worker.capacity,
+            role=role,
+            refs_extra=config.upstreams.refs_extra,
+            trial=True,
+        )
+    )
+    match frame := await connection.receive():
+        case Welcomed(name=name):
+            return name
+        case Rejected(reason):
+            raise EvermirrorError(f"the coordinator refuses this {role.value}: {reason}")
+        case _:
+            raise PeerGone(f"it began with {type(frame).__name__}")
 
 
 class LateDialer:

@@ -1,6 +1,7 @@
 """An all-in-one whose fleet has other workers: what only they hold is pulled through when somebody clones it.
 
-What its own worker holds, or is about to, is served from that worker's folder alone: one copy on the disk."""
+What its own worker holds is served from that worker's folder; so is what moved to others, which that worker
+keeps and follows. Only what it never had is pulled through, also while that worker begins to clone it."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from evermirror.faces.api.git_service import GitService, NotHereYet, ServedRepo
 from evermirror.model.access import Role
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.nodes.aggregator.collector import FOLDER, collecting_side
+from evermirror.nodes.aggregator.served_collected import ServedCollected
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator.fleet import OWN_TOKEN, Fleet
 
@@ -37,16 +39,21 @@ class PulledThrough:
         self._own = own
         self._find = find
         self._is_own = is_own
-        self.others: GitService | None = None
+        self.others: ServedCollected | None = None
 
     async def open(self, key: str, *, begun: bool = False, private: bool = True) -> ServedRepo | None:
         others = self.others
         try:
             repo = await self._own.open(key, begun=begun, private=private)
         except NotHereYet:
-            if others is None or self._is_own((await self._find(key)).key):
+            if others is None:
                 raise
-            return await others.open(key, begun=begun, private=private)
+            record = await self._find(key)
+            if not self._is_own(record.key):
+                return await others.open(key, begun=begun, private=private)
+            if (collected := await others.if_here(record.key)) is not None:
+                return collected  # served as it was until this worker has its own copy
+            raise
         if repo is not None or others is None or not begun:
             return repo
         # Unknown: a clone of what was just removed may go on. Or not to be known: the others may not have

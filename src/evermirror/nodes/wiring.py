@@ -71,7 +71,7 @@ async def make_worker(
     uplink = Uplink(
         dialer,
         reports,
-        name=config.worker.name or socket.gethostname(),
+        name=config.worker.name or (socket.gethostname() if alone else ""),
         weight=config.worker.weight,
         capacity=config.worker.capacity,
         boot=secrets.randbits(63),

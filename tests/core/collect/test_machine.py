@@ -427,7 +427,9 @@ def test_above_the_mark_nothing_new_is_cloned_and_updates_go_on():
     assert [a.over for a in stage.all(Alert)] == [False]
     assert stage.change("one", seq=2) == ()
     assert stage.want("one") == (
-        TellClients(row("one").key, Outcome.NO_ROOM, 300.0, "the disk here is full"),
+        TellClients(
+            row("one").key, Outcome.NO_ROOM, 300.0, "the disk is 90 % full, above fleet.disk_high = 0.85"
+        ),
     )
     stage.change("here", B, seq=3)
     assert stage.order.key == row("here").key
@@ -435,6 +437,36 @@ def test_above_the_mark_nothing_new_is_cloned_and_updates_go_on():
     assert [a.over for a in stage.all(Alert)] == [True]
     stage.tick(20)
     assert stage.order.key == row("one").key
+
+
+def pulling_at(used_share, *, size, disk=1_000_000):
+    """Pull-through, above the mark, nothing to evict; a client wants a repo of that size."""
+    stage = Stage(mode=CollectMode.PULL_THROUGH)
+    stage.do(DiskTold(used_share, disk))
+    stage.change("one", seq=1, size_bytes=size)
+    stage.want("one")
+    return stage
+
+
+def test_pulled_through_above_the_mark_what_a_client_waits_for_is_fetched_while_it_fits():
+    stage = pulling_at(0.9, size=20_000)
+    stage.told(holder())
+    assert stage.order.key == row("one").key
+
+
+def test_pulled_through_above_the_mark_what_would_fill_the_disk_is_refused_with_the_figure():
+    stage = pulling_at(0.9, size=30_000)  # twice that, and the reserve of 5 %
+    (answer,) = stage.actions
+    assert answer.outcome is Outcome.NO_ROOM
+    assert answer.text == "the disk is 90 % full, above fleet.disk_high = 0.85"
+
+
+def test_pulled_through_nothing_comes_above_the_mark_after_a_write_failed():
+    stage = pulling_at(0.9, size=20_000)
+    stage.told(holder())
+    stage.end(End.NO_ROOM)
+    stage.change("two", seq=2, size_bytes=1)
+    assert [a.outcome for a in stage.want("two")] == [Outcome.NO_ROOM]
 
 
 def test_a_failed_write_closes_the_guard_and_is_told_to_clients():

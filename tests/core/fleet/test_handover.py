@@ -367,3 +367,67 @@ def test_a_role_told_is_not_told_again():
     fleet, old, _new = held_by_one()
     fleet.run(20)
     assert len([c for c in fleet.sent(old) if isinstance(c, Assign)]) == 1
+
+
+# Where people read
+
+
+REPOS = [RepoKey(f"forge.example/r{n}") for n in range(20)]
+
+
+def joined_by_another(**facts):
+    """``own``, from whose machine people read, held everything when ``new`` joined and got its share."""
+    fleet = Fleet()
+    own = fleet.join("own", serves=True, **facts)
+    fleet.catalog(*REPOS)
+    fleet.run(3)
+    own.accepting = False  # its disk is above the mark, as it was when somebody thought of a second worker
+    new = fleet.join("new")
+    fleet.run(10)
+    moved = [key for key in REPOS if new.id in fleet.states(key)]
+    assert 0 < len(moved) < len(REPOS)
+    return fleet, own, new, moved
+
+
+def test_a_worker_that_joins_takes_nothing_away_from_where_people_read():
+    fleet, own, new, moved = joined_by_another()
+    for key in moved:
+        assert fleet.states(key) == {own.id: HELD, new.id: HELD}
+        assert fleet.repo(key).primary == new.id
+        assert not own.roles[key], "it follows"
+    assert set(own.disk) == set(REPOS)
+    assert not deletes(fleet, own)
+
+
+def test_what_stays_where_people_read_is_not_on_the_move():
+    fleet, _own, _, moved = joined_by_another()
+    assert fleet.machine.totals().moving == 0
+    assert fleet.machine.moves(10, public=False).total == 0
+    assert any("as people read from this machine" in line for line in fleet.machine.explain(moved[0]))
+
+
+def test_what_stays_where_people_read_is_there_when_the_other_worker_goes_down():
+    fleet, own, new, moved = joined_by_another()
+    fleet.cut(new)
+    asked = len(fleet.sent(own))
+    fleet.run(int(QUICK.grace_s) + 60)
+    assert set(own.disk) == set(REPOS)
+    assert all(fleet.repo(key).primary == own.id for key in moved)
+    assert not [
+        c for c in fleet.sent(own)[asked:] if isinstance(c, Assign) and any(i.orphan for i in c.items)
+    ]
+
+
+def test_who_drains_the_worker_where_people_read_means_it():
+    fleet, own, new, _moved = joined_by_another()
+    fleet.handle(DrainAsked(own.id))
+    fleet.run(20)
+    assert own.disk == {}
+    assert set(new.disk) == set(REPOS)
+
+
+def test_it_deletes_what_left_the_catalog_where_people_read_too():
+    fleet, own, _new, moved = joined_by_another()
+    fleet.catalog(removed=[moved[0]])
+    fleet.run(5)
+    assert moved[0] not in own.disk

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.core.schedule.disk import HOLD_S, HYSTERESIS, DiskGuard
+from evermirror.core.schedule.disk import HOLD_S, HYSTERESIS, DiskGuard, percent_full
 
 T0 = 1_700_000_000.0
 HIGH = 0.9
@@ -92,3 +92,23 @@ def test_it_never_accepts_at_or_above_the_mark_nor_soon_after_a_failed_write(hig
             assert after
         else:
             assert after is before
+
+
+def test_it_says_why_with_the_figure_and_the_setting(guard):
+    guard.observe(0.914, T0)
+    assert guard.why_closed == "the disk is 92 % full, above fleet.disk_high = 0.9"
+    guard.observe(0.89, T0 + 1)
+    assert (
+        guard.why_closed == "the disk is 89 % full, still near fleet.disk_high = 0.9: it has to be 2 % below"
+    )
+    guard.observe(0.2, T0 + 2)
+    guard.write_failed(T0 + 2)
+    assert guard.lacked_room(T0 + 3)
+    assert "a write failed for lack of room" in guard.why_closed
+    assert "20 % full" in guard.why_closed
+    assert not guard.lacked_room(T0 + 2 + HOLD_S)
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.85, "85 %"), (0.8501, "86 %"), (0.0, "0 %"), (1.0, "100 %")])
+def test_percent_is_rounded_up_as_df_does(share, told):
+    assert percent_full(share) == told

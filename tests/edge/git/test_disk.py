@@ -80,3 +80,23 @@ def test_two_folders_change_places_also_where_the_system_cannot_do_it_at_once(tm
     folder.exchange(tmp_path / "a", tmp_path / "b")
     assert (tmp_path / "a" / "who").read_text() == "a"
     assert (tmp_path / "b" / "who").read_text() == "b"
+
+
+def test_usage_is_what_df_shows(tmp_path):
+    told = subprocess.run(
+        ["df", "-B1", "--output=used,avail", str(tmp_path)], capture_output=True, check=True
+    )
+    used, available = map(int, told.stdout.split()[2:])
+    usage = folder.disk_usage(tmp_path)
+    assert usage.total_bytes == pytest.approx(used + available, rel=0.01)
+    assert usage.free_bytes == pytest.approx(available, rel=0.01)
+
+
+def test_blocks_that_only_root_may_use_count_neither_as_room_nor_as_a_part_of_the_whole(
+    monkeypatch, tmp_path
+):
+    reserving = os.statvfs_result((4096, 4096, 1000, 250, 200, 0, 0, 0, 0, 255))  # 750 used, 50 reserved
+    monkeypatch.setattr(os, "statvfs", lambda _: reserving)
+    usage = folder.disk_usage(tmp_path)
+    assert usage.used_share == pytest.approx(750 / 950)
+    assert (usage.total_bytes, usage.free_bytes) == (950 * 4096, 200 * 4096)

@@ -318,7 +318,7 @@ def test_status_says_whether_everything_is_fresh_and_what_is_wrong(ask, api):
         "180 (90.0%)",
         "190 active, 10 failing",
         "10 NOT_FOUND",
-        "10GB free of 100GB; too full for new clones",
+        "10GB free of 100GB (90 % used); too full for new clones (fleet.disk_high)",
     ):
         assert words in out
     for words in ("42 %", "1 running, 3 queued", "1 h ago", "max_gap cannot be kept", "429"):

@@ -54,19 +54,23 @@ def test_the_workers_are_listed_with_the_whole(ask, api):
 
 def test_the_aggregators_are_listed_too(ask, api):
     one = {
-        "name": "front\x1b[31m", "connected": True, "since": "2026-11-15T20:20:00Z", "serves": 12,
+        "name": "front\x1b[31m", "id": 7, "status": "alive", "url": "http://front.example.org",
+        "connected": True, "since": "2026-11-15T20:20:00Z", "serves": 12,
+        "history": [{"at": "2026-11-14T20:20:00Z", "what": "down"}],
         "followed": 7, "changes_told": 9, "relay": "front.example.org:8422",
         "disk_free_bytes": 40_000_000_000, "disk_total_bytes": 100_000_000_000, "version": "0.1",
     }  # fmt: skip
-    away = {**one, "name": "back", "connected": False, "relay": None, "disk_free_bytes": None}
+    away = {**one, "name": "back", "status": "down", "relay": None, "disk_free_bytes": None, "url": None}
     api.on("GET", "/api/fleet", (200, {**FLEET, "aggregators": [one, away]}))
     out = ask("workers").stdout
     (line,) = [line for line in out.splitlines() if "front.example.org:8422" in line]
-    assert "connected" in line
+    assert "alive" in line
+    assert "http://front.example.org" in line
     assert " 12 " in line
+    assert line.rstrip().endswith(" 1"), "it fell once"
     assert "(40%)" in line
     assert "\x1b" not in out
-    assert any("back" in line and "away" in line for line in out.splitlines())
+    assert any("back" in line and "down" in line for line in out.splitlines())
 
 
 def test_shares_of_the_fleets_rates_are_shown(ask, api):

@@ -86,6 +86,11 @@ def _(patch):
     patch.setattr(Attendance, "_suspect", short)
 
 
+@planted("people lose what moves to a worker that joins", "kept", faults=Faults(join=4.0), serving=True)
+def _(patch):
+    patch.setattr(Member, "keeps_moved", property(lambda self: False))
+
+
 @planted("a pause counts as time lived", "suspicion", "grace", faults=Faults(stall=2.0, stall_s=HOUR))
 def count_pauses(patch):
     def naive(self, mono_s):

@@ -52,8 +52,8 @@ class Clients:
 
     # Answers
 
-    def at_once(self, key: RepoKey, row: Row | None, blocked: bool) -> TellClients | None:
-        """For whom waiting is of no use; ``blocked``: what is not here yet cannot come now."""
+    def at_once(self, key: RepoKey, row: Row | None, blocked: str) -> TellClients | None:
+        """For whom waiting is of no use; ``blocked``: why what is not here yet cannot come now."""
         if row is None:
             return TellClients(key, Outcome.UNKNOWN)
         if row.served:
@@ -62,10 +62,10 @@ class Clients:
             return self.later(
                 key, "no worker has it yet" if row.enabled else "it is disabled, and was never fetched"
             )
-        return self.no_room(key) if row.first and blocked else None
+        return self.no_room(key, blocked) if row.first and blocked else None
 
     def later(self, key: RepoKey, why: str, wait_s: float | None = None) -> TellClients:
         return TellClients(key, Outcome.LATER, self._wait_s if wait_s is None else wait_s, why)
 
-    def no_room(self, key: RepoKey) -> TellClients:
-        return TellClients(key, Outcome.NO_ROOM, FULL_WAITS * self._wait_s, "the disk here is full")
+    def no_room(self, key: RepoKey, why: str) -> TellClients:
+        return TellClients(key, Outcome.NO_ROOM, FULL_WAITS * self._wait_s, why)

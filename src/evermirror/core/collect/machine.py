@@ -211,8 +211,9 @@ class Collector:
     def _wanted(self, event: Wanted, now: float, draft: Draft) -> None:
         key, job = event.key, self._queue.get(event.key)
         row = event.row if job is None else None if job.gone else job.row
-        blocked = not self._room.accepting and (job is None or job.case is None)
-        answer = self._clients.at_once(key, row, blocked)
+        under_way = job is not None and job.case is not None
+        fits = row is None or under_way or self._room.takes(row, now, waits=True)
+        answer = self._clients.at_once(key, row, "" if fits else self._room.why_not)
         if answer is None and not self._clients.add(key, now):
             answer = self._clients.later(key, "too many wait")
         if answer is not None:
@@ -310,7 +311,7 @@ class Collector:
         if row.served:
             self._answer(TellClients(row.key, Outcome.HERE), draft)
         elif verdict.no_room:
-            self._answer(self._clients.no_room(row.key), draft)
+            self._answer(self._clients.no_room(row.key, self._room.why_not), draft)
         if attempt.end is End.DONE:
             job.barred = {}
         self._move_on(job, now, draft)
@@ -375,9 +376,9 @@ class Collector:
     def _is_blocked(self, job: Job, now: float, draft: Draft) -> bool:
         if self._room.is_leaving(job.key):
             return True
-        if not job.row.first or self._room.accepting:
+        if not job.row.first or self._room.takes(job.row, now, waits=job.key in self._clients):
             return False
-        self._answer(self._clients.no_room(job.key), draft)
+        self._answer(self._clients.no_room(job.key, self._room.why_not), draft)
         return True
 
     # Time

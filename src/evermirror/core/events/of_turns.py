@@ -12,7 +12,7 @@ from evermirror.model.event import EventType, NewEvent
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.repo import RepoKey, RepoStatus
 from evermirror.model.task import TaskId, TaskStatus, Trigger
-from evermirror.model.worker import Duty, Liveness, WorkerRecord
+from evermirror.model.worker import AggregatorRecord, Duty, Liveness, WorkerRecord
 
 _TROUBLED = frozenset({RepoStatus.FAILING, RepoStatus.GONE, RepoStatus.AUTH, RepoStatus.HELD})
 _OF_STATUS = {RepoStatus.GONE: EventType.REPO_GONE, RepoStatus.HELD: EventType.REPO_HELD}
@@ -128,6 +128,23 @@ def worker_turned(before: WorkerBefore | None, after: WorkerRecord, at: float) -
         duty = {**data, "duty": after.duty.value, "was": before.duty.value}
         told.append(NewEvent(EventType.WORKER_CHANGED, at, worker=name, data=duty))
     return tuple(told)
+
+
+def aggregator_turned(
+    before: AggregatorRecord | None, after: AggregatorRecord, at: float
+) -> tuple[NewEvent, ...]:
+    """Of one that is back in a moment nobody is told."""
+    data = {"id": after.token_id, "name": after.name, "url": after.http_url or None}
+    if before is None:
+        return (NewEvent(EventType.AGGREGATOR_JOINED, at, data=data),)
+    if before.retired is not after.retired:
+        data |= {"status": after.status, "was": before.status}
+        return (NewEvent(EventType.AGGREGATOR_CHANGED, at, data=data),)
+    if before.liveness is not Liveness.DOWN and after.liveness is Liveness.DOWN:
+        return (NewEvent(EventType.AGGREGATOR_DOWN, at, data=data),)
+    if before.liveness is Liveness.DOWN and after.liveness is Liveness.ALIVE:
+        return (NewEvent(EventType.AGGREGATOR_UP, at, data=data),)
+    return ()
 
 
 def alert_turned(after: AlertRecord, *, stood: bool) -> NewEvent | None:

@@ -28,6 +28,7 @@ class Member:
         "outbox",
         "reconciled",
         "record",
+        "serves",
         "session",
         "strays",
         "strays_shown",
@@ -37,6 +38,7 @@ class Member:
     def __init__(self, record: WorkerRecord, outbox_max: int) -> None:
         self.record = record
         self.outbox = Outbox(outbox_max)
+        self.serves = False  # people read from its machine
         self.session = 0
         self.boot = 0
         self.generation = 0
@@ -80,6 +82,11 @@ class Member:
     def vouches(self) -> bool:
         """A copy that it reports complete is one that allows another to be deleted."""
         return self.ready and self.alive and self.record.facts.trusted
+
+    @property
+    def keeps_moved(self) -> bool:
+        """What moves to others stays here too: people read it from this machine. Draining ends that."""
+        return self.serves and self.record.duty is Duty.ACTIVE
 
     def weight_for_new(self, now_utc_s: float) -> float:
         """Less while it flaps; what it has, it keeps."""

@@ -202,6 +202,7 @@ class AlertKind(Enum):
     QUARANTINE = "quarantine"
     ACCUSATION = "accusation"  # an aggregator accuses more workers than it is believed about
     DISK_FULL = "disk-full"  # a worker takes no new clones
+    AGGREGATOR_DOWN = "aggregator-down"  # nobody can clone from it
     STALLED = "stalled"  # work waits, and none of it moves
     STRAY = "stray"  # a worker holds repos that nobody knows of; they are left alone
 

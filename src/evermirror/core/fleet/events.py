@@ -72,7 +72,7 @@ class WorkerConnected:
 
     ``boot`` names the worker's process, ``generation`` its local file, ``epoch`` the coordinator's process
     that it last spoke with, ``seen`` the last command it took in from that one; ``limits`` are those it was
-    told last, by whichever process."""
+    told last, by whichever process. ``serves``: people read from its machine (an all-in-one's own worker)."""
 
     session: int
     worker: WorkerId | None
@@ -82,6 +82,7 @@ class WorkerConnected:
     epoch: int = 0
     seen: int = 0
     limits: ApplySettings | None = None
+    serves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,11 +65,14 @@ def _copy_line(crew: Crew, copy: CopyView, *, primary: bool) -> str:
     day = datetime.fromtimestamp(copy.since_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     role = ", primary" if primary else ""
     if copy.rank is None:
-        return f"On {name}, no longer wanted there{role}: {STATES[copy.state]}{_until(copy)}."
+        return f"On {name}, no longer wanted there{role}: {STATES[copy.state]}{_until(crew, copy)}."
     return f"On {name}, since {day}{role}: {STATES[copy.state]}; {WHY[copy.reason]}."
 
 
-def _until(copy: CopyView) -> str:
+def _until(crew: Crew, copy: CopyView) -> str:
+    member = crew.get(copy.worker)
+    if copy.state is CopyState.HELD and member is not None and member.keeps_moved:
+        return "; kept and followed, as people read from this machine, until the worker is drained"
     if copy.state is CopyState.HELD:
         return "; kept until every wanted copy is complete and a trusted one has the same refs"
     return ""

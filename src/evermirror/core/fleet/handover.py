@@ -20,6 +20,8 @@ Rules
 - Only a HELD copy is ever told to be deleted, and only when every wanted copy is HELD and one that counts
   has the same digest: a wanted copy on a trusted worker that is alive and has told in this session what it
   holds, or the witness (the aggregator). A digest that is not known equals nothing.
+- A worker from whose machine people read keeps what moved to others, as a follower, until it is drained:
+  adding a worker takes nothing away from those people, also while the newcomer is away or the disk is full.
 - A worker that joins (again) deletes nothing before its share is decided: it may be given what it holds.
 - A clone that is no longer wanted is stopped, not deleted: it may be complete, and the only one, with its
   report on the way. The worker answers which.
@@ -123,7 +125,7 @@ class Handover:
             if (member := self._reachable(row, c, draft)) is not None:
                 self._set_state(row, c, STOPPING, draft)
                 draft.stop(member.id, self._table.key_of(row))
-        elif state == HELD and self._all_wanted_held(copies):
+        elif state == HELD and not self._member(c).keeps_moved and self._all_wanted_held(copies):
             if self._covered(row, c, copies):
                 if self._member(c).joining:
                     return  # looked at again when its share is decided

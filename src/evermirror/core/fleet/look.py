@@ -9,6 +9,7 @@ import numpy as np
 from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
 from evermirror.core.fleet.crew import Crew
 from evermirror.core.fleet.handover import ASKED, DEFERRED, HELD, PLANNED, PRIMARY, Handover
+from evermirror.core.fleet.moves import keeps_moved
 from evermirror.core.fleet.table import NO_ROOM, REMOVED, FleetTable
 from evermirror.core.fleet.views import CopyView, Losing, RepoView, Totals, WorkerView
 from evermirror.model.messages import ApplySettings
@@ -108,12 +109,13 @@ def totals(table: FleetTable, crew: Crew, *, no_room: int, braked: bool, warming
     alive[[m.id for m in crew if m.alive]] = True
     there = used & alive[workers]
     wanted = table.c_rank[:n] != UNWANTED
+    stays = wanted | keeps_moved(crew)[workers]
     return Totals(
         repos=len(table),
         owned=_listed(table, rows[there & wanted]),
         held=_listed(table, rows[there & (states == HELD)]),
         no_room=no_room,
-        moving=_listed(table, rows[used & (((states != HELD) & (states != DEFERRED)) | ~wanted)]),
+        moving=_listed(table, rows[used & (((states != HELD) & (states != DEFERRED)) | ~stays)]),
         planned=int(np.count_nonzero(used & (states == PLANNED))),
         asked=int(np.count_nonzero(used & (states == ASKED))),
         deferred=int(np.count_nonzero(used & (states == DEFERRED))),

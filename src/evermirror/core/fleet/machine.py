@@ -219,6 +219,10 @@ class FleetMachine:
         """Why this machine is of no use any more: an event may be half taken in. None while all is well."""
         return self._table.lost
 
+    def refusal(self, event: WorkerConnected) -> str:
+        """Why such a worker would not be let in; empty where it would."""
+        return self._sessions.refusal(event)
+
     def primary_of(self, key: RepoKey) -> WorkerId | None:
         return primary_of(self._table, self._handover, key)
 
@@ -250,7 +254,7 @@ class FleetMachine:
 
     def moves(self, limit: int, *, public: bool) -> Moves:
         """Repos with a copy that comes or goes."""
-        return moves(self._table, limit, public=public)
+        return moves(self._table, self._crew, limit, public=public)
 
     def explain(self, key: RepoKey) -> tuple[str, ...]:
         """Why a repo is where it is, in plain lines."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
+from evermirror.core.fleet.crew import Crew
 from evermirror.core.fleet.table import LIVE, REMOVED, TRUSTED_ONLY, FleetTable
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerId
@@ -37,7 +38,7 @@ class Moves:
     total: int
 
 
-def moves(table: FleetTable, limit: int, *, public: bool) -> Moves:
+def moves(table: FleetTable, crew: Crew, limit: int, *, public: bool) -> Moves:
     """``public``: without repos that only trusted workers may hold."""
     n = table.copies
     states, ranks = table.c_state[:n], table.c_rank[:n]
@@ -47,7 +48,8 @@ def moves(table: FleetTable, limit: int, *, public: bool) -> Moves:
     hidden = REMOVED | (TRUSTED_ONLY if public else 0)
     left = (table.flags[: table.rows] & (LIVE | hidden)) == LIVE
     parts, total = list[NDArray[np.intp]](), 0
-    for which in (coming & asked, coming & ~asked, used & ~wanted):
+    going = used & ~wanted & ~(held & keeps_moved(crew)[table.c_worker[:n]])
+    for which in (coming & asked, coming & ~asked, going):
         marked = np.zeros(table.rows, bool)
         marked[table.c_row[:n][which]] = True
         rows = np.flatnonzero(marked & left)
@@ -55,13 +57,20 @@ def moves(table: FleetTable, limit: int, *, public: bool) -> Moves:
         total += len(rows)
         parts.append(rows[:limit])
     chosen = [int(row) for row in chain.from_iterable(parts)][:limit]
-    return Moves(tuple(_move(table, row) for row in chosen), total)
+    return Moves(tuple(_move(table, crew, row) for row in chosen), total)
 
 
-def _move(table: FleetTable, row: int) -> Move:
+def keeps_moved(crew: Crew) -> NDArray[np.bool_]:
+    """By worker: its complete copies stay although they are no longer wanted there."""
+    keeps = np.zeros(NOBODY + 1, bool)
+    keeps[[m.id for m in crew if m.keeps_moved]] = True
+    return keeps
+
+
+def _move(table: FleetTable, crew: Crew, row: int) -> Move:
     one = table.one
     copies = table.copies_of(row)
-    going = [c for c in copies if one.c_rank[c] == UNWANTED]
+    going = [c for c in copies if one.c_rank[c] == UNWANTED and not _stays(table, crew, c)]
     coming = [c for c in copies if one.c_rank[c] != UNWANTED and one.c_state[c] != CopyState.HELD]
     first = max(coming or going, key=lambda c: int(one.c_state[c]))
     return Move(
@@ -71,3 +80,8 @@ def _move(table: FleetTable, row: int) -> Move:
         state=CopyState(one.c_state[first]),
         reason=Reason(one.c_reason[first]) if coming else None,
     )
+
+
+def _stays(table: FleetTable, crew: Crew, c: int) -> bool:
+    one = table.one
+    return one.c_state[c] == CopyState.HELD and crew[WorkerId(one.c_worker[c])].keeps_moved

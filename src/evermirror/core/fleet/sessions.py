@@ -40,7 +40,7 @@ class Sessions:
     def connect(self, event: WorkerConnected, utc_s: float, draft: Draft) -> tuple[Member, bool] | None:
         """The worker and whether its session is fresh; None where it may not join."""
         member = None if event.worker is None else self._crew.get(event.worker)
-        refusal = self._refusal(event, member)
+        refusal = self.refusal(event)
         if refusal:
             draft.act(Refuse(event.session, refusal))
             return None
@@ -59,6 +59,7 @@ class Sessions:
             and event.seen <= member.outbox.last
         )
         member.session, member.boot, member.connected = event.session, event.boot, True
+        member.serves = event.serves
         draft.act(Welcome(event.session, member.id, self._epoch, resumed))
         known = self._inbox.last(member.id, event.generation)
         draft.act(AckReports(member.id, event.session, event.generation, known))
@@ -69,7 +70,9 @@ class Sessions:
             self._begin_anew(member, draft)
         return member, not resumed
 
-    def _refusal(self, event: WorkerConnected, member: Member | None) -> str:
+    def refusal(self, event: WorkerConnected) -> str:
+        """Why it may not join; empty where it may."""
+        member = None if event.worker is None else self._crew.get(event.worker)
         if event.worker is not None and member is None:
             return "this worker has retired, or was never registered; join with a new token"
         if member is not None and event.session <= member.session:
@@ -80,7 +83,11 @@ class Sessions:
             return f"a weight is above 0 and at most {WEIGHT_MAX:g}, not {event.facts.weight}"
         other = self._crew.named(event.facts.name)
         if other is not None and other is not member:
-            return f"another worker has the name {event.facts.name!r}; give this one a name of its own"
+            name = event.facts.name
+            return (
+                f"another worker has the name {name!r}: set worker.name here, use a token of another name, or"
+                f" retire the other with `evermirror worker retire {name}`"
+            )
         return ""
 
     def _begin_anew(self, member: Member, draft: Draft) -> None:

@@ -13,6 +13,7 @@ LEVELS = {
     AlertKind.WORKER_DOWN: Level.ERROR,
     AlertKind.QUARANTINE: Level.ERROR,
     AlertKind.ACCUSATION: Level.ERROR,
+    AlertKind.AGGREGATOR_DOWN: Level.CRITICAL,  # people clone from it
     AlertKind.DISK_FULL: Level.WARNING,  # its repos are still served, and fetched
     AlertKind.STALLED: Level.ERROR,
     AlertKind.STRAY: Level.WARNING,

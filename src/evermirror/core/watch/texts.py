@@ -70,6 +70,11 @@ WORDINGS: Mapping[str, Wording] = {
         ),
     ),
     "worker-down": Wording("Worker down", "工作节点下线", ("工作节点 {about} 已下线，其仓库转交其他节点",)),
+    "aggregator-down": Wording(
+        "Aggregator away",
+        "聚合节点失联",
+        ("聚合节点 {about}（{url}）失联：无法从它克隆", "聚合节点 {about} 失联：无法从它克隆"),
+    ),
     "quarantine": Wording(
         "Worker quarantined",
         "工作节点被隔离",
@@ -85,7 +90,12 @@ WORDINGS: Mapping[str, Wording] = {
         ),
     ),
     "disk-full": Wording(
-        "Worker's disk full", "工作节点磁盘已满", ("工作节点 {about} 不再接收新的克隆：磁盘已满或无法写入",)
+        "Worker's disk full",
+        "工作节点磁盘已满",
+        (
+            "工作节点 {about} 不再接收新的克隆：磁盘已用 {used}，超过该节点的 fleet.disk_high，或无法写入",
+            "工作节点 {about} 不再接收新的克隆：磁盘已满或无法写入",
+        ),
     ),
     "stalled": Wording(
         "Work does not move",

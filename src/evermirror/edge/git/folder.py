@@ -200,10 +200,11 @@ def find_mirrors(root: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """Of the file system that holds the mirrors."""
+    """Of the file system that holds a folder, as ``df`` shows it: blocks that only root may use do not count,
+    neither as room nor as a part of the whole."""
 
-    total_bytes: int
-    free_bytes: int
+    total_bytes: int  # used and available
+    free_bytes: int  # available
 
     @property
     def used_share(self) -> float:
@@ -212,7 +213,7 @@ class DiskUsage:
 
 def disk_usage(folder: Path) -> DiskUsage:
     usage = shutil.disk_usage(folder)
-    return DiskUsage(usage.total, usage.free)
+    return DiskUsage(usage.used + usage.free, usage.free)
 
 
 def failure_of(error: OSError) -> Failure:

@@ -9,6 +9,7 @@ import grpc
 from grpc import aio
 
 from evermirror.edge.rpc.convert import down_of_bytes, up_to_bytes
+from evermirror.edge.rpc.join import NotListening
 from evermirror.edge.rpc.limits import ADMITTED, METHOD, RpcLimits, client_options
 from evermirror.edge.rpc.stream import Stream
 from evermirror.edge.rpc.transport import Connection, PeerGone
@@ -144,7 +145,8 @@ class GrpcDialer:
         if any(key == ADMITTED for key, _ in await call.initial_metadata()):
             return call
         code, words = await call.code(), await call.details()
-        raise FailureError(_failure(self._address, code, words or ""))
+        failure = _failure(self._address, code, words or "")
+        raise (NotListening if code is grpc.StatusCode.UNAVAILABLE else FailureError)(failure)
 
 
 def _failure(address: str, code: grpc.StatusCode, words: str) -> Failure:

@@ -281,6 +281,8 @@ def _hello_out(frame: Hello) -> pb.Hello:
         role=role_out(frame.role, "Hello.role"),
         limits=None if frame.limits is None else limits_out(frame.limits),
         refs_extra=[name(prefix, "Hello.refs_extra") for prefix in frame.refs_extra],
+        trial=frame.trial,
+        http_url=maybe_name(frame.http_url, "Hello.http_url"),
     )
 
 
@@ -299,6 +301,8 @@ def _hello_in(m: pb.Hello) -> Hello:
         role=role_in(m.role, "Hello.role"),
         limits=limits_in(m.limits) if m.HasField("limits") else None,
         refs_extra=tuple([name(p, "Hello.refs_extra") for p in bounded(m.refs_extra, "Hello.refs_extra")]),
+        trial=m.trial,
+        http_url=maybe_name(m.http_url, "Hello.http_url"),
     )
 
 
@@ -341,6 +345,7 @@ def _welcomed_out(frame: Welcomed) -> pb.Welcomed:
         http_url=maybe_name(frame.http_url, "Welcomed.http_url"),
         redial_s=finite(frame.redial_s, "Welcomed.redial_s"),
         grace_s=finite(frame.grace_s, "Welcomed.grace_s"),
+        name=maybe_name(frame.name, "Welcomed.name"),
     )
 
 
@@ -353,6 +358,7 @@ def _welcomed_in(m: pb.Welcomed) -> Welcomed:
         http_url=maybe_name(m.http_url, "Welcomed.http_url"),
         redial_s=finite(m.redial_s, "Welcomed.redial_s"),
         grace_s=finite(m.grace_s, "Welcomed.grace_s"),
+        name=maybe_name(m.name, "Welcomed.name"),
     )
 
 

@@ -23,6 +23,10 @@ _WHICH_PORT = "Give the host and gRPC port of the coordinator (server.grpc_liste
 _ANOTHER = "Ask for a new token; if that does not help, somebody is between you and the coordinator"
 
 
+class NotListening(FailureError):
+    """Nobody answers at that address, yet: an all-in-one listens only from its first token for a node on."""
+
+
 def join_token(secret_token: str, fingerprint: str | None) -> str:
     """What is handed to a worker. None: the coordinator's certificate is from a CA that everybody knows."""
     return secret_token if fingerprint is None else f"{secret_token}.{fingerprint}"
@@ -49,11 +53,11 @@ async def fetch_ca(host: str, port: int, fingerprint: str, *, timeout_s: float =
         raise FailureError(Failure(FailureKind.NETWORK_TIMEOUT, message, hint=_WHICH_PORT)) from None
     except TimeoutError:
         message = f"{host}:{port} did not answer within {timeout_s:g} s"
-        raise FailureError(Failure(FailureKind.NETWORK_TIMEOUT, message, hint=_WHICH_PORT)) from None
+        raise NotListening(Failure(FailureKind.NETWORK_TIMEOUT, message, hint=_WHICH_PORT)) from None
     except (OSError, UnicodeError) as e:
         why = getattr(e, "strerror", None) or str(e) or type(e).__name__
         message = f"{host}:{port} cannot be reached: {why}"
-        raise FailureError(Failure(FailureKind.NETWORK_TIMEOUT, message, hint=_WHICH_PORT)) from None
+        raise NotListening(Failure(FailureKind.NETWORK_TIMEOUT, message, hint=_WHICH_PORT)) from None
     for der in chain[:CHAIN_MAX]:
         if hmac.compare_digest(fingerprint_of_der(der), fingerprint) and _is_ca(der):
             return ssl.DER_cert_to_PEM_cert(der).encode()

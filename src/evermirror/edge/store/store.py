@@ -30,6 +30,7 @@ from evermirror.edge.store import (
     tasks,
     tokens,
 )
+from evermirror.edge.store.aggregators import AggregatorStore
 from evermirror.edge.store.backup import make_backup
 from evermirror.edge.store.bulk import BulkStore
 from evermirror.edge.store.counts import OverviewCounts
@@ -71,6 +72,7 @@ class Store(
     BulkStore,
     CourseStore,
     PushStore,
+    AggregatorStore,
 ):
     """Every method is one transaction, not cut by a cancelled caller. Reads never wait for writes."""
 

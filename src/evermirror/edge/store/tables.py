@@ -208,6 +208,22 @@ workers = sa.Table(
     sa.Column("history", sa.Text(), nullable=False),
 )
 
+# By their tokens: an aggregator has no other number.
+aggregators = sa.Table(
+    "aggregators",
+    metadata,
+    sa.Column("token_id", sa.BigInteger(), primary_key=True, autoincrement=False),
+    sa.Column("name", _text(), nullable=False),
+    sa.Column("http_url", _text(), nullable=False),
+    sa.Column("relay", _text(), nullable=False),
+    sa.Column("version", _text(), nullable=False),
+    sa.Column("liveness", _text(), nullable=False),
+    sa.Column("retired", sa.Boolean(), nullable=False),
+    sa.Column("joined_at", sa.Double(), nullable=False),
+    sa.Column("last_alive_at", sa.Double(), nullable=False),
+    sa.Column("history", sa.Text(), nullable=False),
+)
+
 # Where each repo is, and should be. By the number of the repo: a copy is then a few bytes, and a million come
 # back without a look at any key.
 copies = sa.Table(

@@ -26,7 +26,7 @@ PATH = "/api/aggregator"
 class AggregatorSources:
     """Where the state is read from, at each request."""
 
-    name: str
+    name: Callable[[], str]  # as the coordinator has it, once it was heard
     mode: str
     figures: Callable[[], CollectingFigures]
     status: Callable[[], WorkerStatus]
@@ -101,7 +101,7 @@ def _view(sources: AggregatorSources, caller: Caller) -> AggregatorStateView:
     figures, status = sources.figures(), sources.status()
     trusted = caller.may(Role.READER)
     return AggregatorStateView(
-        name=printable(sources.name),
+        name=printable(sources.name()),
         version=__version__,
         mode=sources.mode,
         coordinator=_link(sources.link(), sources.http(), trusted=trusted),

@@ -39,6 +39,7 @@ class WorkerView(BaseModel):
 
     name: str
     id: int
+    role: Literal["worker"] = "worker"
     status: Literal["alive", "suspect", "down", "draining", "quarantined", "retired"] = Field(
         description="Liveness and duty in one word"
     )
@@ -120,16 +121,34 @@ class AlertView(BaseModel):
     """Something that is wrong now."""
 
     kind: Literal[
-        "brake", "no-room", "worker-down", "quarantine", "accusation", "stray", "stalled", "disk-full"
+        "brake",
+        "no-room",
+        "worker-down",
+        "aggregator-down",
+        "quarantine",
+        "accusation",
+        "stray",
+        "stalled",
+        "disk-full",
     ]
     about: str = Field(description="The worker or aggregator, or `fleet`")
     text: str
 
 
 class AggregatorView(BaseModel):
-    """One aggregator, seen since the coordinator's start."""
+    """One aggregator that ever joined."""
 
+    id: int = Field(description="The number of its token; 0: part of `evermirror up` itself")
+    role: Literal["aggregator"] = "aggregator"
     name: str
+    url: str | None = Field(description="Where people clone from it")
+    status: str = Field(
+        description="alive; suspect: its connection ended a moment ago; down: it stays away; retired: its"
+        " token was revoked"
+    )
+    last_alive_at: str | None
+    joined_at: str
+    history: list[WorkerEvent] = Field(description="Ups and downs, newest last; at most 50")
     connected: bool
     since: str = Field(description="Connected, or gone, since then")
     serves: int = Field(description="Repos that it holds, verified, by its word")
@@ -315,18 +334,24 @@ def _fleet_answer(view: FleetView, caller: Caller) -> FleetAnswer:
 
 
 def _aggregator_view(one: AggregatorInfo, caller: Caller) -> AggregatorView:
-    relay = one.relay if caller.may(Role.READER) else None
+    record = one.record
     return AggregatorView(
+        id=record.token_id,
         name=printable(one.name),
+        url=printable(record.http_url) or None,
+        status=record.status,
+        last_alive_at=iso_or_none(record.last_alive_at),
+        joined_at=iso(record.joined_at),
+        history=[WorkerEvent(at=iso(at), what=printable(what)) for at, what in record.history],
         connected=one.connected,
         since=iso(one.since),
         serves=one.serves,
         followed=one.followed,
         changes_told=one.told,
-        relay=printable(relay.address) if relay is not None else None,
+        relay=printable(record.relay) if record.relay and caller.may(Role.READER) else None,
         disk_free_bytes=one.load.disk_free_bytes if one.load else None,
         disk_total_bytes=one.load.disk_total_bytes if one.load else None,
-        version=printable(one.version),
+        version=printable(record.version),
     )
 
 

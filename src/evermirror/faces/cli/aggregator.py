@@ -47,6 +47,6 @@ def join(
     ] = False,
 ) -> None:
     """Join a fleet and serve: the token is tried, remembered in the data folder, and used from then on."""
-    join_fleet(coordinator, token, data, config)
+    join_fleet("aggregator", coordinator, token, data, config)
     if not only:
         run_anew("aggregator", listen, data, config)

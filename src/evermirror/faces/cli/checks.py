@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import shutil
 import socket
 import ssl
 import sys
@@ -104,13 +103,17 @@ def _data_dir(name: str, config: Config) -> Check:
 
 
 def _disk(name: str, config: Config) -> Check:
-    usage = shutil.disk_usage(_existing(config.data.dir))
-    share = 1 - usage.free / usage.total if usage.total else 0.0
-    what = f"{format_size(usage.free)} free of {format_size(usage.total)}"
-    if usage.free < FREE_BYTES_MIN:
+    from evermirror.core.schedule.disk import DiskGuard, percent_full
+    from evermirror.edge.git.folder import disk_usage
+
+    usage = disk_usage(_existing(config.data.dir))
+    guard = DiskGuard(config.fleet.disk_high)
+    free, total = format_size(usage.free_bytes), format_size(usage.total_bytes)
+    what = f"{free} free of {total} ({percent_full(usage.used_share)} used)"
+    if usage.free_bytes < FREE_BYTES_MIN:
         return Check(name, Level.WRONG, what, "Make room: new clones may not fit")
-    if share > config.fleet.disk_high:
-        todo = f"Fuller than fleet.disk_high ({config.fleet.disk_high:g}): no new clone begins. Make room"
+    if not guard.observe(usage.used_share, 0.0):
+        todo = f"No new clone begins: {guard.why_closed}. Make room, or raise it"
         return Check(name, Level.WRONG, what, todo)
     return Check(name, Level.FINE, what)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from evermirror.errors import EvermirrorError
 from evermirror.faces.cli.options import overrides
-from evermirror.faces.cli.output import say
+from evermirror.faces.cli.output import say, warn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 NodeCommand = Literal["worker", "aggregator"]
 
 
-def join_fleet(coordinator: str, token: str, data: Path | None, config: Path | None) -> None:
+def join_fleet(
+    node: NodeCommand, coordinator: str, token: str, data: Path | None, config: Path | None
+) -> None:
     """Nothing is remembered where the coordinator is not reached, or refuses."""
     from evermirror.config import load_config, split_host_port
     from evermirror.errors import UsageError
     from evermirror.faces.cli.tokens import make_data_dir
-    from evermirror.model.failure import FailureError
-    from evermirror.nodes.membership_card import Card, join
+    from evermirror.model.access import Role
+    from evermirror.model.failure import Failure, FailureError
+    from evermirror.nodes.membership_card import LISTENS_S, Card, join
 
     try:
         split_host_port(coordinator)
@@ -31,11 +34,15 @@ def join_fleet(coordinator: str, token: str, data: Path | None, config: Path | N
         raise UsageError(f"HOST:PORT: {error}", hint="For example coordinator.example.org:8421") from None
     loaded = load_config(config, overrides=overrides(data__dir=data))
     make_data_dir(loaded.data.dir)
+
+    def waiting(failure: Failure) -> None:
+        warn(f"{failure.message}; trying for {LISTENS_S:g} s, as it listens soon after its first token")
+
     try:
-        asyncio.run(join(loaded, Card(coordinator, token)))
+        name = asyncio.run(join(loaded, Card(coordinator, token), Role(node), waiting=waiting))
     except FailureError as error:
         raise EvermirrorError(error.failure.message, hint=error.failure.hint) from None
-    say(f"joined {coordinator}; remembered in {loaded.data.dir}")
+    say(f"joined {coordinator} as {name}; remembered in {loaded.data.dir}")
 
 
 def run_anew(command: NodeCommand, listen: str | None, data: Path | None, config: Path | None) -> NoReturn:

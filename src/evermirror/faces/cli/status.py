@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evermirror.core.schedule.disk import percent_full
 from evermirror.faces.cli.client import Fields, connect, repo_path
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
 from evermirror.faces.cli.output import age, as_seconds, counted, make_table, span
@@ -49,7 +50,7 @@ def _overview(o: Fields) -> Group:
         ["changes", f"{_number(o.get('changes_total')):g}   {_size(o.get('received_bytes_total'))} received"],
         ["syncs", f"{len(_dicts(o.get('running')))} running, {_number(o.get('queued_syncs')):g} queued"],
         ["failures", _counts(o.get("failures_by_kind")) or "none"],
-        ["disk", f"{_size(o.get('disk_free_bytes'))} free of {_size(o.get('disk_total_bytes'))}{_clones(o)}"],
+        ["disk", f"{_disk(o)}{_clones(o)}"],
         ["running since", age(o.get("started_at"), now)],
         *([["warning", w] for w in _texts(o.get("warnings"))]),
     ]
@@ -141,8 +142,15 @@ def _copy_state(holder: Fields) -> str:
     return state if holder.get("wanted", True) else f"{state}, not wanted"
 
 
+def _disk(o: Fields) -> str:
+    free, total = o.get("disk_free_bytes"), o.get("disk_total_bytes")
+    if isinstance(free, int) and isinstance(total, int) and total:
+        return f"{_size(free)} free of {_size(total)} ({percent_full(1.0 - free / total)} used)"
+    return f"{_size(free)} free of {_size(total)}"
+
+
 def _clones(o: Fields) -> str:
-    return "" if o.get("accepting_clones", True) else "; too full for new clones"
+    return "" if o.get("accepting_clones", True) else "; too full for new clones (fleet.disk_high)"
 
 
 def _counts(value: object) -> str:

@@ -49,6 +49,6 @@ def join(
     ] = False,
 ) -> None:
     """Join a fleet and work: the token is tried, remembered in the data folder, and used from then on."""
-    join_fleet(coordinator, token, data, config)
+    join_fleet("worker", coordinator, token, data, config)
     if not only:
         run_anew("worker", listen, data, config)

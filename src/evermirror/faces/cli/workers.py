@@ -182,21 +182,26 @@ def _fleet(fleet: Fields) -> Group:
     facts += [["alert", alert.get("text")] for alert in _dicts(fleet, "alerts")]
     tables = [table, make_table(["", "fleet"], facts)]
     if aggregators := _dicts(fleet, "aggregators"):
-        columns = ["aggregator", "state", "since", "serves", "relay", "disk free", "version"]
+        columns = ["aggregator", "id", "status", "since", "address", "serves", "relay", "disk free"]
         rows = [_aggregator_row(a, now) for a in aggregators]
-        tables.insert(1, make_table(columns, rows, right=["serves", "disk free"]))
+        right = ["id", "serves", "disk free", "falls"]
+        tables.insert(1, make_table([*columns, "version", "alive", "falls"], rows, right=right))
     return Group(*tables)
 
 
 def _aggregator_row(one: Fields, now: float) -> list[object]:
     return [
         one.get("name"),
-        "connected" if one.get("connected") else "away",
+        one.get("id"),
+        one.get("status"),
         age(one.get("since"), now),
+        one.get("url"),
         one.get("serves"),
         one.get("relay"),
         _disk(one),
         one.get("version"),
+        age(one.get("last_alive_at"), now),
+        sum(event.get("what") == "down" for event in _dicts(one, "history")),
     ]
 
 

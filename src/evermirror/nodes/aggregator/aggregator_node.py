@@ -15,6 +15,7 @@ from evermirror.edge.git.serve import GitServer
 from evermirror.edge.rpc.transport import Dialer
 from evermirror.model.access import Role
 from evermirror.nodes import lifecycle
+from evermirror.nodes.aggregator.aggregator_relay import public_url
 from evermirror.nodes.aggregator.collector import CollectorSide, collecting_side
 from evermirror.nodes.aggregator.public_face import FaceParts, public_face
 from evermirror.nodes.basics import credentials_of, git_settings
@@ -75,7 +76,16 @@ async def aggregating(
         clock = SteadyClock()
         server = GitServer(git, serve_settings(config))
         side = await stack.enter_async_context(
-            collecting_side(config, dialer, git, server, clock, broken, coordinator=coordinator)
+            collecting_side(
+                config,
+                dialer,
+                git,
+                server,
+                clock,
+                broken,
+                coordinator=coordinator,
+                http_url=public_url(config, url_of(config, sock), coordinator),
+            )
         )
         face = FaceParts(
             config,

@@ -6,6 +6,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -89,6 +90,18 @@ def relay_listen(config: Config) -> tuple[str, int]:
     if config.relay.listen is not None:
         return split_host_port(config.relay.listen)
     return split_host_port(config.server.listen)[0], 0
+
+
+def public_url(config: Config, url: str, coordinator: str) -> str:
+    """Where people clone from this process: as set; else ``url``, with an address of this machine where it
+    listens everywhere."""
+    if config.aggregator.public_url is not None:
+        return config.aggregator.public_url
+    parts = urlsplit(url)
+    if (parts.hostname or "") not in _WILD:
+        return url
+    outside = _own_side(coordinator)
+    return f"{parts.scheme}://{f'[{outside}]' if ':' in outside else outside}:{parts.port}"
 
 
 def _own_side(coordinator: str) -> str:

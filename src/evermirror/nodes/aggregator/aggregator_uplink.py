@@ -111,6 +111,7 @@ class AggregatorUplink:
         self.welcomed: Welcomed | None = None  # of the newest session
         self.access: Access | None = None  # the newest
         self.relay: RelayAddress | None = None  # that this process runs, as others reach it
+        self.http_url = ""  # where people clone from it
         self.on_access: Callable[[Access], None] = lambda access: None
 
     def attach(self, collection: Collection) -> None:
@@ -202,6 +203,7 @@ class AggregatorUplink:
                 relay=self.relay,
                 role=Role.AGGREGATOR,
                 refs_extra=self._refs_extra,
+                http_url=self.http_url,
             )
         )
         match frame := await connection.receive():

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import secrets
-import socket
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -70,6 +69,7 @@ async def collecting_side(
     broken: asyncio.Event,
     *,
     coordinator: str,
+    http_url: str = "",
 ) -> AsyncIterator[CollectorSide]:
     """Everything started and, on leaving, stopped: the line to the coordinator first, the store last."""
     async with contextlib.AsyncExitStack() as stack:
@@ -81,6 +81,7 @@ async def collecting_side(
         uplink = _uplink(config, dialer, clock)
         reached = await stack.enter_async_context(reaching(config, coordinator, uplink.unsealer, clock))
         uplink.relay, uplink.on_access = reached.address, reached.on_access
+        uplink.http_url = http_url
         readers = Readers(clock)
         parts = _Parts(config, git, store, mirrors, readers, uplink, reached, clock)
         care, collecting = await _collecting(parts, settings, stack)
@@ -138,7 +139,7 @@ async def _collecting(
 
 
 def collect_settings(config: Config) -> CollectSettings:
-    section = config.aggregator
+    section, disk_high = config.aggregator, config.fleet.disk_high
     return CollectSettings(
         mode=CollectMode(section.mode),
         verify=Verify(section.verify),
@@ -147,15 +148,15 @@ def collect_settings(config: Config) -> CollectSettings:
         per_holder=section.fetches_per_holder,
         audits_per_minute=section.audits_per_minute,
         client_wait_s=section.wait,
-        disk_high=section.disk_high,
-        disk_low=section.disk_high - min(EVICT_SHARE, section.disk_high / 2),
+        disk_high=disk_high,
+        disk_low=disk_high - min(EVICT_SHARE, disk_high / 2),
     )
 
 
 def _uplink(config: Config, dialer: Dialer, clock: Callable[[], float]) -> AggregatorUplink:
     return AggregatorUplink(
         dialer,
-        name=config.aggregator.name or socket.gethostname(),
+        name=config.aggregator.name or "",
         boot=secrets.randbits(63),
         version=evermirror.__version__,
         refs_extra=config.upstreams.refs_extra,

@@ -63,7 +63,9 @@ async def public_face(parts: FaceParts) -> AsyncIterator[ASGIApp]:
         )
         auth = _auth(config, tokens, parts.any_private)
         state = AggregatorSources(
-            config.aggregator.name or socket.gethostname(),
+            lambda: (
+                uplink.welcomed.name if uplink.welcomed else config.aggregator.name or socket.gethostname()
+            ),
             config.aggregator.mode,
             collecting.figures,
             collecting.status,

@@ -58,6 +58,11 @@ class ServedCollected:
             self._tell_of(key, repo)
         return repo
 
+    async def if_here(self, key: RepoKey) -> ServedRepo | None:
+        """Without waiting for what is not."""
+        row = await self._store.row_of(key)
+        return None if row is None else self._here(row)
+
     def _here(self, row: Row) -> ServedRepo | None:
         path = self._mirrors.path(row.key)
         if row.here is None or not row.served or not path.is_dir():

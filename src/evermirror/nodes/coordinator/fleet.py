@@ -189,7 +189,9 @@ class Fleet:
     def _welcome(self, action: Welcome) -> None:
         settings = self.machine.settings
         told = (settings.heartbeat_s, self._http_url, settings.redial_s, settings.grace_s)
-        frame = Welcomed(action.worker, action.epoch, action.resumed, *told)
+        session = self._sessions.get(action.session)
+        name = "" if session is None else session.name
+        frame = Welcomed(action.worker, action.epoch, action.resumed, *told, name)
         if action.resumed:
             self._send(action.session, frame)
         else:
@@ -242,7 +244,9 @@ class Fleet:
             hello = await hello_of(peer)
             refused = refusal(hello, peer.identity, Role.WORKER, self._refs_extra)
             refused = refused or self._twice(hello, peer.identity)
-            if refused is None:
+            if refused is None and hello.trial:
+                await self._try(session, hello)
+            elif refused is None:
                 await self._converse(session, hello)
             else:
                 await peer.send(refused)
@@ -264,24 +268,33 @@ class Fleet:
     def _lately_heard(self, session: Session) -> bool:
         return self._mono() - session.heard_at < 2 * self.machine.settings.heartbeat_s
 
-    async def _converse(self, session: Session, hello: Hello) -> None:
+    async def _try(self, session: Session, hello: Hello) -> None:
+        """It only asks whether it would be let in."""
+        reason = self.machine.refusal(self._connected(session, hello))
+        heartbeat_s = self.machine.settings.heartbeat_s
+        answer = Welcomed(0, 0, resumed=False, heartbeat_s=heartbeat_s, name=hello.name)
+        await session.peer.send(Rejected(reason, final=True) if reason else answer)
+        await session.peer.close(reason or "it was a trial")
+
+    def _connected(self, session: Session, hello: Hello) -> WorkerConnected:
         identity = session.peer.identity
-        self._sessions[session.number] = session
-        session.boot, session.name = hello.boot, hello.name
-        session.version, session.protocol = hello.version, hello.protocol
-        facts = WorkerFacts(hello.name, identity.trusted, hello.weight, hello.capacity)
-        bound = self._bound.get(identity.token_id)
-        event = WorkerConnected(
+        return WorkerConnected(
             session.number,
-            bound,
-            facts,
+            self._bound.get(identity.token_id),
+            WorkerFacts(hello.name, identity.trusted, hello.weight, hello.capacity),
             hello.boot,
             hello.generation,
             hello.epoch,
             hello.seen,
             hello.limits,
+            serves=identity.token_id == OWN_TOKEN,
         )
-        worker = self._enrol(event, identity)
+
+    async def _converse(self, session: Session, hello: Hello) -> None:
+        self._sessions[session.number] = session
+        session.boot, session.name = hello.boot, hello.name
+        session.version, session.protocol = hello.version, hello.protocol
+        worker = self._enrol(self._connected(session, hello), session.peer.identity)
         if worker is not None:
             before = self._by_worker.get(worker)
             if before is not None:

@@ -26,12 +26,14 @@ from evermirror.core.fleet.explain import STATES, WHY
 from evermirror.core.fleet.flaps import faded, weight_factor
 from evermirror.core.fleet.moves import Move
 from evermirror.core.fleet.views import Losing, Totals, WorkerView
+from evermirror.core.schedule.disk import SETTING, percent_full
 from evermirror.errors import Conflict, NotFound, Unavailable
 from evermirror.model.messages import WorkerStatus
 from evermirror.model.refs import RefsDigest
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import Host, RepoKey
 from evermirror.model.worker import Duty, Liveness, WorkerId
+from evermirror.nodes.coordinator.aggregators.registry import AWAY, away_alert
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.fleet_view import (
     ALERTS_MAX,
@@ -109,13 +111,21 @@ class FleetAdmin:
         seen, totals = machine.workers(), machine.totals()
         reasons = {a.about: a for a in self._alerts() if a.kind is AlertKind.QUARANTINE}
         workers = tuple(self._info(w, now) for w in seen)
-        alerts = tuple(chain(_standing(seen, totals, reasons), _full(workers), _accusations(self._alerts())))
+        aggregators = self.aggregators()
+        alerts = tuple(
+            chain(
+                _standing(seen, totals, reasons),
+                _away(aggregators),
+                _full(workers),
+                _accusations(self._alerts()),
+            )
+        )
         return FleetView(
             workers=workers,
             totals=totals,
             alerts=alerts[:ALERTS_MAX],
             now=now,
-            aggregators=self.aggregators(),
+            aggregators=aggregators,
             rates=_rates(machine.rates_in_use()),
             more_alerts=alerts[ALERTS_MAX:],
         )
@@ -262,8 +272,20 @@ def _full(workers: Iterable[WorkerInfo]) -> Iterator[StandingAlert]:
     for worker in workers:
         if worker.load is not None and not worker.load.accepting_clones:
             name = worker.seen.record.facts.name
-            text = f"worker {name} takes no new clones: its disk is full, or takes no writes"
-            yield StandingAlert(AlertKind.DISK_FULL, name, text)
+            free, total = worker.load.disk_free_bytes, worker.load.disk_total_bytes
+            used = percent_full(1.0 - free / total if total else 1.0)
+            text = (
+                f"worker {name} takes no new clones: its disk is {used} full, above {SETTING} there, or takes"
+                " no writes"
+            )
+            yield StandingAlert(AlertKind.DISK_FULL, name, text, {"used": used})
+
+
+def _away(aggregators: Iterable[AggregatorInfo]) -> Iterator[StandingAlert]:
+    for one in aggregators:
+        if one.record.liveness is Liveness.DOWN and not one.record.retired:
+            alert = away_alert(one.record, AWAY)
+            yield StandingAlert(alert.kind, alert.about, alert.text, alert.facts)
 
 
 def _accusations(raised: Iterable[Alert]) -> Iterator[StandingAlert]:

@@ -9,9 +9,9 @@ from evermirror.core.fleet.copies import CopyState
 from evermirror.core.fleet.decisions import AlertKind
 from evermirror.core.fleet.views import Losing, Totals, WorkerView
 from evermirror.model.messages import WorkerStatus
-from evermirror.model.relay import NodeId, RelayAddress, worker_node_id
+from evermirror.model.relay import NodeId, aggregator_node_id, worker_node_id
 from evermirror.model.repo import Host, RepoKey
-from evermirror.model.worker import Duty, WorkerId
+from evermirror.model.worker import AggregatorRecord, Duty, WorkerId
 
 ALERTS_MAX = 100  # standing ones that are shown
 
@@ -57,18 +57,24 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class AggregatorInfo:
-    """One aggregator that was seen since the start."""
+    """One aggregator: what is remembered of it, and how it is now."""
 
-    node: NodeId
-    name: str
+    record: AggregatorRecord
+    own: bool  # part of the coordinator's own process
     connected: bool
     since: float  # UTC seconds: of its connection, or of its end
-    version: str
-    relay: RelayAddress | None
     serves: int  # repos, by its word
     followed: int  # the number of the last change that it has on its disk
-    told: int  # changes
+    told: int  # changes, since the coordinator's start
     load: WorkerStatus | None
+
+    @property
+    def node(self) -> NodeId:
+        return aggregator_node_id(self.record.token_id)
+
+    @property
+    def name(self) -> str:
+        return self.record.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from evermirror.edge.rpc.transport import Identity, Peer, PeerGone
 from evermirror.model.access import Role
@@ -16,12 +17,13 @@ _A = {Role.WORKER: "a worker", Role.AGGREGATOR: "an aggregator"}
 
 
 async def hello_of(peer: Peer) -> Hello:
-    """Raises PeerGone, or TimeoutError."""
+    """With a name: a node that does not say one is named as its token. Raises PeerGone, or TimeoutError."""
     async with asyncio.timeout(HELLO_S):
         hello = await peer.receive()
     if not isinstance(hello, Hello):
         raise PeerGone("the first frame must be a hello")
-    return hello
+    token = peer.identity
+    return replace(hello, name=hello.name or token.name or f"{token.role.value}-{token.token_id}")
 
 
 def refusal(

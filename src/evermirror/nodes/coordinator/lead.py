@@ -32,6 +32,7 @@ from evermirror.nodes.coordinator.aggregators.accusing import Accusations
 from evermirror.nodes.coordinator.aggregators.feeds import Feeds
 from evermirror.nodes.coordinator.aggregators.holders import Holders
 from evermirror.nodes.coordinator.aggregators.passes import Passes
+from evermirror.nodes.coordinator.aggregators.registry import Registry
 from evermirror.nodes.coordinator.alerts.alert_admin import AlertAdmin
 from evermirror.nodes.coordinator.alerts.alert_parts import alert_settings, make_alerting
 from evermirror.nodes.coordinator.alerts.alerting import Alerting
@@ -185,12 +186,21 @@ async def leading(
         hooking.on_hook = learning.heard
         admin = FleetAdmin(fleet, store, coordinator.statuses, alerts=lambda: coordinator.alerts, utc=clock)
         coordinator.add_warnings(admin.warnings)
+        registry = Registry(
+            store,
+            coordinator.alert,
+            away_s=settings.heartbeat_s * (settings.max_missed + 1),
+            utc=clock,
+            mono=time.monotonic,
+        )
+        await registry.load()
         feeds = Feeds(
             fleet,
             store,
             Holders(fleet, reported),
             Accusations(admin, coordinator.alert),
             passes,
+            registry,
             epoch=epoch,
             utc=clock,
             http_url=told.http_url,

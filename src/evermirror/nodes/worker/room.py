@@ -33,6 +33,11 @@ class Room:
     def accepting(self) -> bool:
         return self._guard.accepting and self._shelf.writable
 
+    @property
+    def why_not(self) -> str:
+        """Why no clone begins now."""
+        return self._guard.why_closed if self._shelf.writable else "the disk takes no writes"
+
     def look(self, now: float) -> DiskUsage:
         """A look at the disk."""
         usage = self._mirrors.disk_usage()

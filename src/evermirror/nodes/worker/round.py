@@ -249,12 +249,12 @@ def log_synced(report: Synced) -> None:
         )
 
 
-def no_room() -> Failure:
+def no_room(why: str) -> Failure:
     """What those are told who wait for a clone while the disk is full."""
     return Failure(
         FailureKind.DISK_FULL,
-        "no room for a new clone: the disk is fuller than fleet.disk_high, or was a moment ago",
-        hint="Free some space in the data folder",
+        f"no room for a new clone: {why}",
+        hint="Free some space on the disk of the data folder, raise fleet.disk_high, or add a worker",
     )
 
 

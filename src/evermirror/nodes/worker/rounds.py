@@ -152,7 +152,7 @@ class Rounds:
             this = self.open.get(key)
             if this is not None and this.waits_to_sync:
                 this.asked = ()
-                await self.desk.drop(key, no_room())
+                await self.desk.drop(key, no_room(self._room.why_not))
 
     def without_room(self) -> list[RepoKey]:
         """Clones that nobody asked for, and that only wait for a slot."""

@@ -343,7 +343,7 @@ class Worker:
         if self._rounds.desk.keys:
             await self._rounds.refuse_clones()
         if self._hands_back and (keys := self._rounds.without_room()):
-            await self._hand_back(keys, "no room: its disk guard takes no new clones")
+            await self._hand_back(keys, f"no room for a new clone: {self._room.why_not}")
 
     # What is kept
 

@@ -45,6 +45,7 @@ CLIMATES: Mapping[str, Plan] = {
         settings=FleetSettings(replicas=2, grace_s=120, host_rate=0.2, polls_per_second=1.0),
         habits=Habits(breaks_per_message=0.002),
     ),
+    "one serves": replace(_SMALL, serving=True, room=90, settings=FleetSettings(grace_s=60)),
     "full disks": replace(_SMALL, room=40, witness=0.5, settings=FleetSettings(grace_s=60)),
 }
 

@@ -187,6 +187,7 @@ class SimCoordinator:
                     message.epoch,
                     message.seen,
                     message.limits,
+                    serves=self.world.serves(link.index),
                 )
             )
             return

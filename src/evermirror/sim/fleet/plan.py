@@ -24,6 +24,7 @@ class Plan:
     replicas: tuple[int, ...] = ()  # a repo's own, by chance; empty: the fleet's setting
     weights: tuple[float, ...] = (1.0,)  # of workers, by chance
     room: int | None = None  # copies that a worker's disk takes, of which it does not speak
+    serving: bool = False  # people read from the first worker's machine
     slots: int = 10  # clones at once on a worker
     witness: float = 0.0  # share of the repos that the aggregator fetches
     lease_limit: int | None = None

@@ -209,6 +209,10 @@ class World:
             made.append(index)
         return made
 
+    def serves(self, index: int) -> bool:
+        """People read from this worker's machine."""
+        return self.plan.serving and index == 0
+
     def start(self, index: int) -> None:
         worker = self.workers[index]
         if not worker.up and not worker.dead:

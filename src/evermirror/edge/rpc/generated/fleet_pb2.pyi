@@ -319,9 +319,12 @@ class Hello(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     REFS_EXTRA_FIELD_NUMBER: _builtins.int
+    TRIAL_FIELD_NUMBER: _builtins.int
+    HTTP_URL_FIELD_NUMBER: _builtins.int
     protocol: _builtins.int
     version: _builtins.str
     name: _builtins.str
+    """empty: as its token is named"""
     boot: _builtins.int
     generation: _builtins.int
     epoch: _builtins.int
@@ -330,6 +333,10 @@ class Hello(_message.Message):
     capacity: _builtins.int
     role: Global___NodeRole.ValueType
     """what it takes itself for; unspecified: what its token says"""
+    trial: _builtins.bool
+    """it only asks whether it would be let in: nothing is registered"""
+    http_url: _builtins.str
+    """of an aggregator: where people clone from it"""
     @_builtins.property
     def relay(self) -> Global___RelayAddress:
         """that it runs"""
@@ -358,10 +365,12 @@ class Hello(_message.Message):
         role: Global___NodeRole.ValueType = ...,
         limits: Global___ApplySettings | None = ...,
         refs_extra: _abc.Iterable[_builtins.str] | None = ...,
+        trial: _builtins.bool = ...,
+        http_url: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "capacity", b"capacity", "limits", b"limits", "relay", b"relay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "boot", b"boot", "capacity", b"capacity", "epoch", b"epoch", "generation", b"generation", "limits", b"limits", "name", b"name", "protocol", b"protocol", "refs_extra", b"refs_extra", "relay", b"relay", "role", b"role", "seen", b"seen", "version", b"version", "weight", b"weight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_capacity", b"_capacity", "boot", b"boot", "capacity", b"capacity", "epoch", b"epoch", "generation", b"generation", "http_url", b"http_url", "limits", b"limits", "name", b"name", "protocol", b"protocol", "refs_extra", b"refs_extra", "relay", b"relay", "role", b"role", "seen", b"seen", "trial", b"trial", "version", b"version", "weight", b"weight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__capacity: _TypeAlias = _typing.Literal["capacity"]  # noqa: Y015
     _WhichOneofArgType__capacity: _TypeAlias = _typing.Literal["_capacity", b"_capacity"]  # noqa: Y015
@@ -718,6 +727,7 @@ class Welcomed(_message.Message):
     HEARTBEAT_S_FIELD_NUMBER: _builtins.int
     HTTP_URL_FIELD_NUMBER: _builtins.int
     REDIAL_S_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     GRACE_S_FIELD_NUMBER: _builtins.int
     worker: _builtins.int
     epoch: _builtins.int
@@ -726,6 +736,8 @@ class Welcomed(_message.Message):
     http_url: _builtins.str
     redial_s: _builtins.float
     """the longest pause between two tries to reach us; 0: the node decides"""
+    name: _builtins.str
+    """of the node, for people"""
     grace_s: _builtins.float
     """out of contact for longer, its repos may be somebody else's; 0: not said"""
     def __init__(
@@ -737,11 +749,12 @@ class Welcomed(_message.Message):
         heartbeat_s: _builtins.float = ...,
         http_url: _builtins.str = ...,
         redial_s: _builtins.float = ...,
+        name: _builtins.str = ...,
         grace_s: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "grace_s", b"grace_s", "heartbeat_s", b"heartbeat_s", "http_url", b"http_url", "redial_s", b"redial_s", "resumed", b"resumed", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "grace_s", b"grace_s", "heartbeat_s", b"heartbeat_s", "http_url", b"http_url", "name", b"name", "redial_s", b"redial_s", "resumed", b"resumed", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,12 +22,13 @@ from evermirror.model.refs import RefsDigest, short_digest
 from evermirror.model.relay import NodeId, RelayAddress, aggregator_node_id
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Accused, Hello, Rejected, Welcomed
-from evermirror.model.worker import WorkerId
+from evermirror.model.worker import AggregatorRecord, WorkerId
 from evermirror.nodes.coordinator.aggregators.accusing import Accusations, Looks
 from evermirror.nodes.coordinator.aggregators.feed import ChangeSource, Feed
 from evermirror.nodes.coordinator.aggregators.holders import Holders
 from evermirror.nodes.coordinator.aggregators.passes import RENEW_S, Passes
-from evermirror.nodes.coordinator.fleet import Fleet
+from evermirror.nodes.coordinator.aggregators.registry import Registry
+from evermirror.nodes.coordinator.fleet import OWN_TOKEN, Fleet
 from evermirror.nodes.coordinator.fleet_view import AggregatorInfo
 from evermirror.nodes.coordinator.followers import LOOK_ITEMS
 from evermirror.nodes.coordinator.greeting import hello_of, refusal
@@ -68,6 +69,7 @@ class Feeds:
         holders: Holders,
         accusations: Accusations,
         passes: Passes,
+        registry: Registry,
         *,
         epoch: int,
         utc: Callable[[], float],
@@ -87,6 +89,7 @@ class Feeds:
         self._refs_extra = refs_extra
         self._mono = mono
         self._passes = passes
+        self._registry = registry
         self._witnesses = Witnesses()
         self._looks = Looks(mono)
         self._known: dict[NodeId, _Aggregator] = {}
@@ -105,20 +108,36 @@ class Feeds:
         return tuple(dict.fromkeys(relay for relay in found if relay is not None))
 
     def view(self) -> tuple[AggregatorInfo, ...]:
-        return tuple(self._info(one) for one in self._known.values())
+        """All that ever joined, and the one in this very process, which no registry needs."""
+        own = self._known.get(aggregator_node_id(OWN_TOKEN))
+        found = [] if own is None else [self._info(AggregatorRecord(OWN_TOKEN, own.name), own)]
+        found += [
+            self._info(record, self._known.get(aggregator_node_id(record.token_id)))
+            for record in self._registry.records()
+        ]
+        return tuple(found[:KNOWN_MAX])
 
-    def _info(self, one: _Aggregator) -> AggregatorInfo:
-        feed = one.feed
+    def _info(self, record: AggregatorRecord, one: _Aggregator | None) -> AggregatorInfo:
+        feed = one.feed if one is not None else None
+        since = one.since if one is not None else record.last_alive_at
+        if record.token_id == OWN_TOKEN and one is not None:
+            address = one.relay.address if one.relay is not None else ""
+            record = replace(
+                record,
+                http_url=self._http_url,
+                relay=address,
+                version=one.version,
+                joined_at=since,
+                last_alive_at=self._utc(),
+            )
         return AggregatorInfo(
-            node=one.node,
-            name=one.name,
+            record=record if feed is None else replace(record, last_alive_at=self._utc()),
+            own=record.token_id == OWN_TOKEN,
             connected=feed is not None,
-            since=one.since,
-            version=one.version,
-            relay=one.relay,
-            serves=self._witnesses.count(one.node),
+            since=since,
+            serves=self._witnesses.count(aggregator_node_id(record.token_id)),
             followed=feed.followed if feed is not None else 0,
-            told=one.told + (feed.told if feed is not None else 0),
+            told=(one.told if one is not None else 0) + (feed.told if feed is not None else 0),
             load=feed.status if feed is not None else None,
         )
 
@@ -130,6 +149,7 @@ class Feeds:
         while True:
             await asyncio.sleep(tick_s)
             self._accusations.tick()
+            await self._registry.tick()
             for one in list(self._known.values()):
                 if one.counts and one.feed is None and self._away_too_long(one):
                     log.warning("aggregator is gone", aggregator=one.name)
@@ -173,10 +193,14 @@ class Feeds:
         try:
             hello = await hello_of(peer)
             refused = refusal(hello, peer.identity, Role.AGGREGATOR, self._refs_extra)
-            refused = refused or self._twice(hello, peer)
+            refused = refused or self._twice(hello, peer) or self._same_name(hello, peer)
             if refused is not None:
                 await peer.send(refused)
                 await peer.close(refused.reason)
+                return
+            if hello.trial:
+                await peer.send(self._welcome(peer, hello))
+                await peer.close("it was a trial")
                 return
             await self._converse(hello, peer)
         except (PeerGone, TimeoutError) as error:
@@ -189,6 +213,15 @@ class Feeds:
             return None
         reason = "another process with this token is connected; every aggregator needs a token of its own"
         return Rejected(reason, final=False)
+
+    def _same_name(self, hello: Hello, peer: Peer) -> Rejected | None:
+        if not self._registry.is_named(hello.name, peer.identity.token_id):
+            return None
+        reason = (
+            f"another aggregator has the name {hello.name!r}: set aggregator.name here, use a token of"
+            " another name, or revoke the other's token"
+        )
+        return Rejected(reason, final=True)
 
     def _lately_heard(self, one: _Aggregator) -> bool:
         return self._mono() - one.heard_at < 2 * self._fleet.machine.settings.heartbeat_s
@@ -203,20 +236,11 @@ class Feeds:
         try:
             await self._tell(self._witnesses.forget(node))  # it tells all it has, again
             tokens_changed = await self._tokens_changed()
-            settings = self._fleet.machine.settings
-            await peer.send(
-                Welcomed(
-                    peer.identity.token_id,
-                    self._epoch,
-                    resumed=False,
-                    heartbeat_s=settings.heartbeat_s,
-                    http_url=self._http_url,
-                    redial_s=settings.redial_s,
-                )
-            )
+            await peer.send(self._welcome(peer, hello))
             if not self.is_current(one):
                 raise PeerGone("it connected anew")
             one.feed = feed
+            await self._enlist(hello, peer)
             if self.relays() != self._named or self._is_back(one, before) or tokens_changed:
                 await self._renew()
             else:
@@ -224,7 +248,25 @@ class Feeds:
             log.info("aggregator connected", aggregator=hello.name, version=hello.version)
             await feed.run(lambda: self._heard(one))
         finally:
-            self._leave(one, feed)
+            await self._leave(one, feed)
+
+    async def _enlist(self, hello: Hello, peer: Peer) -> None:
+        if peer.identity.token_id != OWN_TOKEN:
+            relay = hello.relay.address if hello.relay is not None else ""
+            told = AggregatorRecord(peer.identity.token_id, hello.name, hello.http_url, relay, hello.version)
+            await self._registry.came(told)
+
+    def _welcome(self, peer: Peer, hello: Hello) -> Welcomed:
+        settings = self._fleet.machine.settings
+        return Welcomed(
+            peer.identity.token_id,
+            self._epoch,
+            resumed=False,
+            heartbeat_s=settings.heartbeat_s,
+            http_url=self._http_url,
+            redial_s=settings.redial_s,
+            name=hello.name,
+        )
 
     def _is_back(self, one: _Aggregator, before: _Aggregator | None) -> bool:
         """Its relay was away and is where it was: those who dial it in ever longer pauses are told."""
@@ -252,11 +294,13 @@ class Feeds:
     def _heard(self, one: _Aggregator) -> None:
         one.heard_at = self._mono()
 
-    def _leave(self, one: _Aggregator, feed: Feed) -> None:
+    async def _leave(self, one: _Aggregator, feed: Feed) -> None:
         one.told += feed.told
         one.feed = None
         one.since, one.heard_at = self._utc(), self._mono()
         log.info("aggregator disconnected", aggregator=one.name)
+        if self.is_current(one):
+            await self._registry.left(feed.peer.identity.token_id)
 
     async def _tell(self, events: Iterator[Told]) -> None:
         for event in events:

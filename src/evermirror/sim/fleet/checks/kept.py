@@ -5,6 +5,9 @@ disk of a trusted worker that is not itself told to delete it, or at the aggrega
 the command, or newer ones. And again when the worker deletes: then any other copy will do.
 A worker may decline, as its refs are others by then: only then the copy counts again.
 
+A worker from whose machine people read is told to delete nothing but what left the catalog, until it is
+drained.
+
 A copy that was there and that a fault destroyed since is an excuse, until the coordinator knows of the loss.
 """
 
@@ -94,6 +97,7 @@ class Kept:
     def _told_to_delete(self, worker: WorkerId, key: RepoKey, named: int) -> None:
         if self.leaving(worker, key):
             return  # sent again after a reconnect: looked at when it was decided
+        self._may_people_lose(worker, key)
         needed = self._needed(worker, key, named)
         if needed != _NO_MATTER and not self._counted(worker, key, needed):
             others = sorted(other.name for other in self._holders(key) if other.id != worker)
@@ -103,6 +107,13 @@ class Kept:
                 f"it is on the disks of {', '.join(others) or 'nobody'}",
             )
         self._leaving[worker][key] = _Order(needed, named)
+
+    def _may_people_lose(self, worker: WorkerId, key: RepoKey) -> None:
+        known, record = self._scene.world.worker(worker), self._scene.shadow.records.get(worker)
+        if known is None or record is None or not self._scene.world.serves(known.index):
+            return
+        if record.duty is Duty.ACTIVE and key in self._scene.world.store.repos:
+            self._scene.broken(KEPT, f"{known.name} is told to delete {key}, which people read there")
 
     def _needed(self, worker: WorkerId, key: RepoKey, named: int) -> int:
         """The version that must be elsewhere: the one that is named; where none is, whatever is there."""

@@ -3,7 +3,8 @@
 - Every repo has as many copies wanted as it should, on workers that are there; each is really complete there,
   but for dead upstreams, whose copies are deferred and so hold up nobody.
 - Nothing waits for room while a worker that could take it has room; no brake, no warm-up.
-- What is not wanted and could be deleted is gone. So is what left the catalog, from workers that are there.
+- What is not wanted and could be deleted is gone, but where people read. So is what left the catalog, from
+  workers that are there.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ class Settled:
         """An unwanted copy stays only where nothing that counts has the same refs."""
         worker = self._there(row.worker)
         if worker is None or worker.lies is not None or row.key not in worker.disk:
+            return
+        if self._scene.world.serves(worker.index):
             return
         version = worker.disk[row.key]
         for other in wanted:

@@ -11,7 +11,7 @@ import { workerParts } from "./fleet_worker.js";
 import { workerAt, workersTable } from "./fleet_workers.js";
 
 const MOVES = 100;
-const EVENTS = ["worker.joined", "worker.up", "worker.suspect", "worker.down", "worker.changed", "overview"];
+const EVENTS = ["worker.joined", "worker.up", "worker.suspect", "worker.down", "worker.changed", "aggregator.joined", "aggregator.up", "aggregator.down", "aggregator.changed", "overview"];
 const APART_MS = 5000;
 
 export default function fleet(ctx) {

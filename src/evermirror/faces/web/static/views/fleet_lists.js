@@ -5,6 +5,8 @@ import { href } from "../lib/route.js";
 import { number, word, wordOr } from "../lib/words.js";
 import { disk } from "./fleet_workers.js";
 
+const SHOWN = 5; // ups and downs of one aggregator
+
 export function movesPart({ items, total }) {
   return section("moves", total ? word("fl_moves_n", number(total)) : word("fl_moves"),
     items.length === 0 ? empty(word("fl_no_moves")) : table({
@@ -36,16 +38,23 @@ export function aggregatorsPart(aggregators) {
     columns: [
       { id: "name", label: word("fl_agg"), cell: (one) => h("bdi", { class: "key" }, one.name) },
       { id: "state", label: word("fl_state"), cell: (one) => [
-        h("span", { class: `status st-${one.connected ? "alive" : "down"}` }, word(one.connected ? "fl_a_connected" : "fl_a_gone")),
+        h("span", { class: `status st-${one.status}` }, wordOr(`fl_s_${one.status}`, one.status)),
         h("div", { class: "small quiet" }, when(one.since)),
       ] },
+      { id: "url", label: word("fl_a_url"), cell: (one) => h("bdi", null, one.url ?? "–") },
       { id: "serves", label: word("fl_serves"), number: true, cell: (one) => number(one.serves) },
       { id: "disk", label: word("fl_disk"), cell: (one) => disk(one.disk_free_bytes, one.disk_total_bytes, one.name) },
       { id: "relay", label: word("fl_relay"), cell: (one) => h("bdi", null, one.relay ?? "–") },
       { id: "version", label: word("fl_version"), cell: (one) => one.version },
+      { id: "history", label: word("fl_history"), cell: (one) => outages(one.history) },
     ],
   }));
 }
+
+/** The last few ups and downs, the newest first. */
+const outages = (history) => (history.length
+  ? history.slice(-SHOWN).reverse().map(({ at, what }) => h("div", { class: "small" }, wordOr(`fl_h_${what}`, what), " ", when(at)))
+  : "–");
 
 export function ratesPart(rates) {
   if (!rates.length) return section("rates", word("fl_rates"), empty(word("fl_no_rates")));
