@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from evermirror.core.collect.events import End
+from evermirror.edge.git.classify import CAUSE, MALFORMED
+from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.repo import RepoKey
+from evermirror.nodes.aggregator.attempts import Attempts, _Course
 from tests.support.aggregation import Aggregation
 from tests.support.defects import RECIPES
 from tests.support.gitrepo import read_refs
@@ -94,3 +99,22 @@ def public(path) -> dict[str, str]:
 
 async def has(path, repo) -> bool:
     return public(path) == repo.public_refs()
+
+
+@pytest.mark.parametrize(
+    ("context", "end"),
+    [
+        (
+            {"fsck_id": "hasDotgit"},
+            End.HOLDER_AWAY,
+        ),  # allowed there before, or an older git
+        ({"fsck_id": "ofALaterGit"}, End.HOLDER_AWAY),
+        ({"fsck_id": "badTree"}, End.CORRUPT),  # no git takes it
+        ({}, End.CORRUPT),
+    ],
+)
+async def test_a_holder_is_not_accused_of_what_it_may_have_taken_honestly(context, end):
+    failure = Failure(FailureKind.UNKNOWN, "malformed", context={CAUSE: MALFORMED, **context})
+    course = _Course(1, SimpleNamespace(key="h.example/x"), 0.0)
+    attempt = await Attempts._of_git(SimpleNamespace(), course, SimpleNamespace(), failure)
+    assert attempt.end is end
