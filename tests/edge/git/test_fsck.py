@@ -181,6 +181,26 @@ async def test_what_git_cannot_read_is_refused_whatever_is_allowed(name, world):
     assert fetches(world) == asked
 
 
+@pytest.mark.parametrize(
+    "entry", [b".GIT", b"git~1", b".git ", b".git::$INDEX_ALLOCATION", ".g\u200cit".encode()]
+)
+async def test_what_another_system_takes_for_a_git_folder_is_refused(entry, world):
+    repo = world.upstream.create(NAME, commits=1)
+    of_tree(b"40000 " + entry + b"\0" + FOLDER_OID).put_into(repo)
+    assert (await refused(world.sync(repo))).context[FSCK_ID] == "hasDotgit"
+
+
+@pytest.mark.parametrize("mode", [b"100644", b"40000"], ids=["file", "folder"])
+async def test_only_a_submodule_may_point_at_nothing(mode, world):
+    repo = world.upstream.create(NAME, commits=1)
+    seen = await world.look(world.spec(repo))
+    recipe = of_tree(mode + b" x\0" + bytes(20))
+    twist(world.upstream, sends_pack(recipe.tip, recipe.pack))
+    seen = await world.look(world.spec(repo))
+    await refused(world.sync(repo, seen=seen))
+    assert not world.path(repo).exists()
+
+
 # The repositories that were refused in real life
 
 
@@ -235,6 +255,20 @@ async def test_every_gitmodules_of_the_history_is_read(world):
     assert "begins with -" in (await refused(world.sync(repo))).message
     world.allow = ("gitmodulesUrl",)
     await world.sync(repo)
+
+
+async def test_more_of_them_than_are_read_are_refused(world, monkeypatch):
+    monkeypatch.setattr("evermirror.edge.git.fsck.MODULES_MAX", 1)
+    repo = world.upstream.create(NAME, commits=1)
+    tree = b"".join(
+        b"40000 %b\0" % name + bytes.fromhex(repo.git("mktree", stdin=f"100644 blob {blob}\t.gitmodules\n"))
+        for name, blob in (
+            (name, repo.git("hash-object", "-w", "--stdin", stdin=submodule(name, b"https:://h.example/x")))
+            for name in (b"a", b"b")
+        )
+    )
+    of_tree(tree).put_into(repo)
+    assert "more than 1 files" in (await refused(world.sync(repo))).message
 
 
 async def test_nothing_that_was_not_judged_outlives_a_crash(world, monkeypatch):

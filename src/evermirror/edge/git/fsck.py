@@ -158,7 +158,7 @@ def explained(failure: Failure, key: RepoKey) -> Failure:
     if FSCK_ID not in failure.context and (found := _COMPLAINT.search(_last_words(failure))) is not None:
         told = _malformed(found[2].decode("ascii", "replace"), found[1].decode("ascii"))
         failure = replace(failure, message=told.message, context={**failure.context, **told.context})
-    again = f"It is fetched again when upstream's refs change, or by: evermirror sync {key} --force"
+    again = f"It is not fetched again before upstream's refs change, unless by: evermirror sync {key} --force"
     if may_be_allowed(failure):
         name = failure.context[FSCK_ID]
         hint = f"If it is known to be harmless: evermirror allow {key} {name} --reason WHY. {again}"
