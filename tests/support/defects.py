@@ -166,7 +166,9 @@ RECIPES: Mapping[str, Callable[[], Recipe]] = {
     "badHeaderContinuation": lambda: of_tag(OBJECT + NAMED + b"tagger " + WHO + b"\ngpgsig x\n y"),
 }
 # What git cannot be brought to say by objects in a pack.
-NEVER_SAID = frozenset({"unknownType", "symlinkTargetBlob", "symlinkTargetMissing"})
+NEVER_SAID = frozenset(
+    {"badTagObject", "missingTreeObject", "symlinkTargetBlob", "symlinkTargetMissing", "unknownType"}
+)
 
 
 def make_big_files_small(mirror: Path) -> None:
