@@ -19,7 +19,6 @@ UPSTREAM_MOVED = "upstream-moved"
 INCOMPLETE_PACK = "incomplete-pack"
 BROKEN_PACK = "broken-pack"
 MALFORMED = "malformed-object"
-TARGET_CHECKS = "target-checks"
 
 
 class _Says(Enum):
@@ -267,7 +266,7 @@ _OF_PUSHES = (
         hint=_WRITE_HINT,
     ),
     _rule(
-        TARGET_CHECKS,
+        "target-checks",
         FailureKind.PERMISSION_DENIED,
         r"error: object [0-9a-f]{40,64}(?: \([^)]*\))?: \w+: ",
         r"fsck error in (?:packed|pack) object",

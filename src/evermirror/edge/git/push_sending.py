@@ -20,7 +20,7 @@ from pathlib import Path
 from evermirror.core.keep.guard import GuardSettings
 from evermirror.core.push.plan import RefPush, batches, halves
 from evermirror.core.push.settle import Told
-from evermirror.edge.git.classify import CAUSE, MESSAGE_CHARS_MAX, TARGET_CHECKS, classify_push
+from evermirror.edge.git.classify import MESSAGE_CHARS_MAX, classify_push
 from evermirror.edge.git.command import SHOWN_OUTPUT_BYTES, Completed, Git
 from evermirror.edge.git.environment import Remote
 from evermirror.edge.git.progress import GitProgress, ProgressReader
@@ -143,10 +143,9 @@ class Sending:
             self.in_vain_bytes += self.sent_bytes - before
             costly = self.sent_bytes - before > self.settings.in_vain_bytes
             told = {n: replace(t, in_vain=costly) for n, t in told.items()}
-        if done.returncode != 0:
+        if _refused_by_one_hook(batch, told):
             failure = classify_push(done.returncode, done.stderr)
-            by_hook = _refused_by_one_hook(batch, told) and failure.kind is FailureKind.PERMISSION_DENIED
-            if by_hook or failure.context.get(CAUSE) == TARGET_CHECKS:
+            if failure.kind is FailureKind.PERMISSION_DENIED:
                 return told, self._failed(failure, batch, done)
         if all(change.name in told for change in batch):
             return _with_words(told, done.stderr) if len(batch) == 1 else told, None
