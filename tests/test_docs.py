@@ -8,6 +8,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from evermirror.config.show import template
+from evermirror.core.fsck import DEFECTS, Verdict
 from evermirror.faces.api.problems import Kind
 from evermirror.faces.cli.app import app
 from evermirror.model.failure import FailureKind
@@ -51,3 +52,9 @@ def test_every_test_that_the_page_of_bad_input_names_exists():
     assert named - there == set()
     files = set(re.findall(r"`(tests/[\w/]+)`", page("bad-input.md")))
     assert [f for f in files if not (tests.parent / f).exists()] == []
+
+
+def test_the_page_of_malformed_objects_has_each_verdict_and_its_reason():
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \|$", page("objects.md"), re.MULTILINE)
+    assert rows == [(d.id, d.verdict.value, d.what, d.why) for d in DEFECTS]
+    assert [v.value for v in Verdict if f"\n| {v.value} | " not in page("objects.md")] == []

@@ -126,6 +126,7 @@ async def test_weather_and_other_failures_are_no_changes(store, follower):
         {"spec": {"mode": Mode.APPEND_ONLY}},
         {"spec": {"url": "https://elsewhere.org/a.git"}},
         {"spec": {"fallbacks": ("https://two.org/a.git",)}},
+        {"spec": {"fsck_allow": ("hasDotgit",)}},
     ],
 )
 async def test_configuration_that_serving_depends_on_is_told(store, follower, change):
@@ -133,6 +134,7 @@ async def test_configuration_that_serving_depends_on_is_told(store, follower, ch
     other = replace(other, spec=replace(other.spec, **change.get("spec", {})))
     await store.upsert_repos([repo(A), other])
     assert await follower.new() == [B]
+    assert {c.key: c.spec for c in await store.changes_since(0, 9)}[B] == other.spec
     await store.upsert_repos([repo(A), other])
     assert await follower.new() == []
 

@@ -16,7 +16,7 @@ A, B, C = "example.org/team/a", "example.org/team/b", "例え.jp/ü"
 
 
 def repo(key=A, **kwargs):
-    spec_names = ("url", "priority", "interval_s", "mode", "private", "credential", "fallbacks")
+    spec_names = ("url", "priority", "interval_s", "mode", "private", "credential", "fallbacks", "fsck_allow")
     spec = {n: kwargs.pop(n) for n in spec_names if n in kwargs}
     return RepoRecord(RepoSpec(**{"key": key, "url": f"https://{key}", "host": Host("h")} | spec), **kwargs)
 
@@ -34,6 +34,7 @@ async def test_specs_come_in_the_order_asked_and_only_of_the_catalog(store):
         private=True,
         credential="corp",
         fallbacks=("https://other.example/a",),
+        fsck_allow=("hasDotgit", "gitmodulesPath"),
     )
     await store.upsert_repos([full, repo(B, enabled=False), repo(C), repo("left.org/x")])
     await store.remove_repos(["left.org/x"], 5.0)

@@ -120,6 +120,7 @@ async def test_of_new_repos_those_nobody_looked_at_are_written_as_all_others(sto
         "last_failure_at": 960.0,
     }
     said = {"spec", "alias", "source", "pins", "info", "enabled", "status", "created_at", "updated_at"}
+    said.add("fsck_reason")
     assert {field.name for field in fields(RepoRecord)} == said | learnt.keys()
     new = [repo(A), repo(B, enabled=False, status=RepoStatus.ACTIVE)]
     one_each = [repo(f"example.org/{name}", **{name: value}) for name, value in learnt.items()]
@@ -811,6 +812,21 @@ async def test_pins_and_fallbacks_are_kept_and_a_change_of_them_is_one(store):
     assert (found.pins, found.spec.fallbacks) == (("w1", "7"), ("https://m.example/a",))
     specs = [known.spec async for chunk in store.iter_specs() for known in chunk]
     assert specs == [pinned.spec]
+
+
+async def test_what_is_allowed_of_objects_is_kept_with_its_reason(store):
+    plain = repo(A)
+    allowed = replace(
+        plain, fsck_reason="wie früher: 1 > 0", spec=replace(plain.spec, fsck_allow=("hasDot", "hasDotgit"))
+    )
+    assert (await store.upsert_repos([plain])).added == 1
+    assert (await store.upsert_repos([allowed])).updated == 1
+    found = await store.find_repo(A)
+    assert (found.spec, found.fsck_reason) == (allowed.spec, allowed.fsck_reason)
+    assert (await store.upsert_repos([replace(allowed, fsck_reason="another")])).updated == 1
+    assert (await store.upsert_repos([plain])).updated == 1
+    found = await store.find_repo(A)
+    assert (found.spec.fsck_allow, found.fsck_reason) == ((), None)
 
 
 async def test_where_repos_came_from_and_what_was_said_of_them(store):

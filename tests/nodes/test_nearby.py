@@ -49,7 +49,7 @@ class Move:
     async def sync(self, nearby):
         """Syncs the new worker's mirror; returns the packs that upstream was asked for."""
         self.upstream.requests.clear()
-        async with nearby.seed(self.key) as seed:
+        async with nearby.seed(self.new.spec(self.repo)) as seed:
             await self.new.sync(self.repo, seed=seed)
         return [r for r in self.upstream.requests if b"command=fetch" in r.body]
 
@@ -94,7 +94,7 @@ async def test_a_source_is_used_once(move):
     await move.old.sync(move.repo)
     async with move.nearby(move.source()) as nearby:
         await move.sync(nearby)
-        async with nearby.seed(move.key) as seed:
+        async with nearby.seed(move.new.spec(move.repo)) as seed:
             assert seed is None
 
 

@@ -15,7 +15,9 @@ from evermirror.model.repo import Mode, Priority
 from evermirror.model.url import UrlRules, parse_url
 from evermirror.nodes.coordinator.tasks.submission import INFO_BYTES_MAX, apply_info, new_record
 
-KNOWN = {"priority", "mode", "interval", "private", "credential", "enabled", "alias"}
+KNOWN = {
+    "priority", "mode", "interval", "private", "credential", "enabled", "alias", "fsck_allow", "fsck_reason",
+}  # fmt: skip
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -160,3 +162,32 @@ def test_any_json_is_taken_over_or_refused_and_taking_it_twice_changes_nothing_m
     assert dict(once.info) == info
     assert apply_info(once, info, credentials=frozenset()) == once
     assert (once.key, once.spec.url) == (record.key, record.spec.url)
+
+
+def test_malformed_objects_are_allowed_for_a_reason_of_their_own(record):
+    allowed = apply(record, fsck_allow=["HasDotgit"], fsck_reason=" vendored ")
+    assert (allowed.spec.fsck_allow, allowed.fsck_reason) == (("hasDotgit",), "vendored")
+    with pytest.raises(UsageError, match="needs fsck_reason"):  # the old reason was for something else
+        apply(allowed, fsck_allow=["hasDotgit", "hasDot"])
+    with pytest.raises(UsageError, match="needs fsck_reason"):
+        apply(allowed, fsck_reason=None)
+    assert apply(allowed, priority="high").spec.fsck_allow == ("hasDotgit",)
+    taken_back = apply(allowed, fsck_allow=None, fsck_reason=None)
+    assert (taken_back.spec.fsck_allow, taken_back.fsck_reason) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("hasDotgit", "must be a list"),
+        ([1], "must be a list"),
+        (["nulInHeader"], "cannot be allowed: git calls it fatal"),
+        (["missingTree"], "cannot be allowed: git cannot read"),
+        (["has dotgit"], "no message id"),
+        (["gitmoduleUrl"], "no message id"),
+        ([f"newOne{n}" for n in range(17)], "more than 16"),
+    ],
+)
+def test_what_cannot_be_allowed_is_refused_by_name(record, value, words):
+    with pytest.raises(UsageError, match=words):
+        apply(record, fsck_allow=value, fsck_reason="x")

@@ -7,12 +7,9 @@ out) that another repo of the same host goes on as if nothing had been.
 from __future__ import annotations
 
 import gzip
-import hashlib
 import socket
-import struct
 import time
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,6 +18,19 @@ import pytest
 from evermirror.edge.git.pktline import encode
 from tests.support.backend import Behaviour, Reply, Request, run_backend
 from tests.support.gitrepo import UpstreamRepo, run_git
+from tests.support.hostile import (
+    BLOB,
+    COMMIT,
+    RESULT,
+    TREE,
+    Answer,
+    as_object,
+    git_says,
+    pack_of,
+    ref_list,
+    sends_pack,
+    twist,
+)
 from tests.support.raw_server import always, http, raw_server
 from tests.support.stage import Running, Stage
 from tests.support.upstream import UpstreamServer
@@ -30,7 +40,7 @@ NAME, GOOD = "bad/x", "good/one"
 # take a tenth of a second, on a machine that has nothing else to do.
 SOON_S = 25.0
 QUICK_S = 3  # what a test gives answers and silences instead: also the good repo's gits keep to it
-RESULT, ADVERTISEMENT = "application/x-git-upload-pack-result", "application/x-git-upload-pack-advertisement"
+ADVERTISEMENT = "application/x-git-upload-pack-advertisement"
 NOWHERE = "0123456789" * 4  # an object id that nobody has
 
 
@@ -97,33 +107,10 @@ async def scene(stage: Stage, *, commits: int = 2, **sections: dict[str, object]
         assert (await up.client.get("/api/overview")).json()["accepting_clones"] is True
 
 
-Answer = Callable[[Request, bytes], "Reply | None"]
-
-
-def twist(upstream: UpstreamServer, answer: Answer, name: str = NAME) -> None:
-    """From now on ``answer`` speaks for the repo; None leaves a request to the real server."""
-    real = type(upstream).answer.__get__(upstream)
-
-    def twisted(request: Request, body: bytes) -> Reply:
-        own = answer(request, body) if f"/{name}" in request.path else None
-        return real(request, body) if own is None else own
-
-    upstream.answer = twisted  # type: ignore[method-assign]
-
-
 def is_poll(request: Request, body: bytes) -> bool:
     """Not a fetch: a small one is asked for over the polls' connection too."""
     ours = request.headers.get("user-agent", "").startswith("git/evermirror")
     return ours and b"command=fetch" not in body
-
-
-def git_says(body: bytes | Iterator[bytes], kind: str = RESULT, *more: tuple[str, str]) -> Reply:
-    pieces = iter([body]) if isinstance(body, bytes) else body
-    return Reply(200, [("Content-Type", kind), *more], pieces)
-
-
-def ref_list(*lines: bytes) -> bytes:
-    return b"".join(encode(line + b"\n") for line in lines) + b"0000"
 
 
 def polls_see(*lines: bytes) -> Answer:
@@ -482,41 +469,6 @@ async def test_our_own_namespace_cannot_be_written_from_outside(stage):
         s.untouched()
 
 
-def pack_of(*objects: tuple[int, bytes]) -> bytes:
-    """A pack with whole objects of these types and contents."""
-    data = b"PACK" + struct.pack(">II", 2, len(objects))
-    for kind, content in objects:
-        size, first = len(content) >> 4, kind << 4 | len(content) & 15
-        head = bytearray([first])
-        while size:
-            head[-1] |= 0x80
-            head.append(size & 0x7F)
-            size >>= 7
-        data += bytes(head) + zlib.compress(content)
-    return data + hashlib.sha1(data, usedforsecurity=False).digest()
-
-
-def sends_pack(tip: str, pack: bytes) -> Answer:
-    """Poll and git both hear of ``tip``; git is given ``pack`` for it."""
-
-    def answer(request: Request, body: bytes) -> Reply | None:
-        if b"command=ls-refs" in body:
-            return git_says(ref_list(tip.encode() + b" refs/heads/main"))
-        if b"command=fetch" in body:
-            pieces = [pack[i : i + 60_000] for i in range(0, len(pack), 60_000)]
-            talk = b"" if b"done" in body else encode(b"acknowledgments\n") + encode(b"ready\n") + b"0001"
-            packet = encode(b"packfile\n") + b"".join(encode(b"\1" + p) for p in pieces) + b"0000"
-            return git_says(talk + packet)
-        return None
-
-    return answer
-
-
-def as_object(kind: bytes, content: bytes) -> str:
-    return hashlib.sha1(b"%b %d\0" % (kind, len(content)) + content, usedforsecurity=False).hexdigest()
-
-
-COMMIT, TREE, BLOB = 1, 2, 3
 _BY = b"author A <a@b.c> 1700000000 +0000\ncommitter A <a@b.c> 1700000000 +0000\n\nhello\n"
 
 

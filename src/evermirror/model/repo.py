@@ -91,6 +91,7 @@ class RepoSpec:
     fallbacks: tuple[str, ...] = ()  # other addresses of the same repository, as the catalog gives them
     pulled: bool = False  # the coordinator says when to look: the worker does not by itself
     hooked: bool = False  # its hooks have proved reliable: it is polled less
+    fsck_allow: tuple[str, ...] = ()  # defects of objects that a person allows here: core/fsck.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class RepoRecord:
     alias: str | None = None
     source: str = "api"  # "api" or "catalog"
     pins: tuple[str, ...] = ()  # workers that are to hold it, by name or number; empty: any
+    fsck_reason: str | None = None  # why spec.fsck_allow is
     info: Mapping[str, object] = field(default_factory=dict)  # additional_info, as given
     enabled: bool = True
     status: RepoStatus = RepoStatus.PENDING

@@ -1,5 +1,7 @@
 """List files: what is read, what is reported, and that no input breaks the reader."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +70,18 @@ def test_all_attributes():
     assert entries == [CatalogEntry(spec, "devops/core", targets)]
 
 
+def test_what_is_allowed_of_objects_is_read_and_written_again():
+    allowed = "fsck_allow=HASDOTGIT,gitmodulesPath fsck_allow=ofALaterGit"
+    line = f"https://h.example/a {allowed} fsck_reason=ticket_4711"
+    (entry,), problems = read(line + "\n")
+    assert problems == []
+    assert entry.spec.fsck_allow == ("hasDotgit", "gitmodulesPath", "ofALaterGit")
+    assert entry.fsck_reason == "ticket_4711"
+    assert read(line_of(entry) + "\n")[0] == [entry]
+    in_words = replace(entry, fsck_reason="see ticket 4711")
+    assert read(line_of(in_words) + "\n")[0][0].fsck_reason == "see_ticket_4711"
+
+
 @pytest.mark.parametrize(
     ("names", "credentials"),
     [("", [None, None]), ("target_credential=a", ["a", "a"]),
@@ -125,6 +139,13 @@ def test_flags(text, value):
         ("target=https://10.0.0.1/x", "target: the address 10.0.0.1 is internal"),
         ("target=https://u:hunter2@t.example/x", "target: the URL carries a user name or password"),
         ("target_credential=a/b", "target_credential: is not the name"),
+        ("fsck_allow=hasDotgit", "fsck_allow needs fsck_reason"),
+        ("fsck_allow=hasDotgti fsck_reason=x", "fsck_allow: 'hasDotgti' is no message id of git fsck"),
+        (
+            "fsck_allow=nulInHeader fsck_reason=x",
+            "fsck_allow: nulInHeader cannot be allowed: git calls it fatal",
+        ),
+        (f"fsck_reason={'x' * 501}", "fsck_reason: must be 1 to 500 printable characters"),
         (
             "target=https://t.example/x target_credential=a target_credential=b",
             "target_credential: give one for all targets, or one for each",

@@ -55,6 +55,17 @@ def test_targets_with_a_credential_of_their_own_or_an_inherited_one():
     assert "one for all targets, or one for each" in problem.reason
 
 
+def test_malformed_objects_are_allowed_of_one_repo_with_a_sentence_why():
+    parsed = read(
+        "url: https://h.example/a\nfsck_allow: [hasDotgit, gitmodulesPath]\nfsck_reason: Vendored, 4711.\n"
+    )
+    (entry,) = parsed.entries
+    assert entry.spec.fsck_allow == ("hasDotgit", "gitmodulesPath")
+    assert entry.fsck_reason == "Vendored, 4711."
+    said = "fsck_allow: hasDotgit\nfsck_reason: x\n"
+    assert "belongs to one repo" in read("", "DEFAULTS", top_=said).problems[0].reason
+
+
 def test_the_list_of_the_seeds_with_pins():
     parsed = read(
         "- git_url: https://h.example/a\n  key: val\n  workers: [1, home-2]\n- git_url: https://h.example/b\n"

@@ -27,6 +27,7 @@ class World:
     settings: MirrorSettings = field(default_factory=MirrorSettings)
     no_progress_s: float = 30.0
     mode: Mode = Mode.EXACT
+    allow: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
 
     def __post_init__(self):
@@ -51,7 +52,7 @@ class World:
     async def sync(
         self, repo, *, seen=None, reprobe=None, on_progress=None, force=False, credential=None, **more
     ):
-        spec = replace(self.spec(repo, credential), mode=self.mode)
+        spec = replace(self.spec(repo, credential), mode=self.mode, fsck_allow=self.allow)
 
         async def look_again():
             return await self.look(spec)

@@ -21,6 +21,7 @@ from evermirror.model.failure import FailureKind
 from evermirror.model.push import PushTo, RefOutcome, put_digest
 from evermirror.model.url import UrlRules
 from tests.edge.git.push_world import LOCAL, RULES, TARGET, PushWorld
+from tests.support.defects import RECIPES
 
 MAIN = "refs/heads/main"
 RECEIVE = "git-receive-pack"
@@ -458,3 +459,21 @@ async def test_a_credential_does_not_go_over_plain_http_to_strangers(world, repo
     assert pushed.failure.kind is FailureKind.AUTH_FAILED
     assert "plain http" in pushed.failure.message
     await prober.close()
+
+
+# Objects
+
+
+async def test_a_target_that_checks_objects_says_which_it_refuses_and_what_to_set_there(world, repo, target):
+    target.git("config", "receive.fsckObjects", "true")
+    RECIPES["missingEmail"]().put_into(repo)
+    pushed = await world.sync_and_push(repo, target)
+    failure = pushed.failure
+    assert failure.kind is FailureKind.PERMISSION_DENIED
+    assert failure.message.startswith("the target refuses an object of the history that is accepted here")
+    assert f"object {repo.tip('odd')}: missingEmail: " in failure.message
+    assert "receive.fsck.ID=ignore" in failure.hint
+    assert target.refs() == {}
+    target.git("config", "receive.fsck.missingEmail", "ignore")
+    pushed = await world.push(repo, target)
+    assert (pushed.failure, target.refs()) == (None, repo.public_refs())

@@ -126,6 +126,7 @@ specs = st.builds(
     many(names),
     st.booleans(),
     st.booleans(),
+    many(names),
 )
 targets = st.builds(PushTo, counts, names, maybe(names), maybe(digests), st.booleans())
 pushed_refs = st.builds(PushedRef, refs, maybe(oids), maybe(oids), st.sampled_from(RefOutcome), texts)

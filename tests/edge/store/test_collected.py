@@ -65,6 +65,7 @@ rows = st.builds(
         private=st.booleans(),
         credential=st.none() | st.text(max_size=5),
         fallbacks=st.lists(st.text(max_size=5), max_size=2).map(tuple),
+        fsck_allow=st.lists(st.text(max_size=5), max_size=2).map(tuple),
     ),
     seq=st.integers(0, 2**63 - 1),
     alias=st.none() | st.text(max_size=5),

@@ -82,6 +82,7 @@ def test_add_of_a_list_sends_what_each_line_says_and_tells_bad_lines_with_their_
         "http://u:p@h/c\n"
         "ssh://git@10.0.0.1/d interval=5s\n"
         "http://localhost:3000/e target=https://t/e\n"
+        "https://h/f fsck_allow=hasdot,hasDotgit fsck_reason=ticket\n"
     )
     api.on("POST", "/api/git_urls", (200, {"git_url": "https://h/x", "status": "added"}))
     result = ask("add", "--file", str(file), "--priority", "high")
@@ -99,13 +100,21 @@ def test_add_of_a_list_sends_what_each_line_says_and_tells_bad_lines_with_their_
             },
         },
         {"git_url": "http://localhost:3000/e", "additional_info": {"priority": "high"}},
+        {
+            "git_url": "https://h/f",
+            "additional_info": {
+                "priority": "high",
+                "fsck_allow": ["hasDot", "hasDotgit"],
+                "fsck_reason": "ticket",
+            },
+        },
     ]
     told = result.stderr.splitlines()
     assert [line.partition(": ")[0] for line in told] == [f"{file}:{n}" for n in (2, 3, 4)]
     assert "unknown attribute 'privte'" in told[0]
     assert "interval: 5s is shorter than 10s" in told[2]
     assert "u:p" not in result.stderr
-    assert len(result.stdout.splitlines()) == 2
+    assert len(result.stdout.splitlines()) == 3
 
 
 def test_add_of_a_list_with_nothing_good_in_it_asks_nothing_and_is_1(ask, api, tmp_path):

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from evermirror.core.schedule import search
+from tests.support.defects import RECIPES
 from tests.support.node import NodeThread
 from tests.support.ports import free_port
 
@@ -313,3 +314,25 @@ def test_a_held_change_is_shown_and_confirmed(cli, repo, key):
     assert "emptied" in cli("status", key).stdout
     assert "1 ref moved" in cli("confirm", key).stdout
     assert "emptied" not in cli("status", key).stdout
+
+
+def test_malformed_objects_are_refused_allowed_shown_and_refused_again(cli, node, upstream, key):
+    repo = upstream.create("team/x")
+    RECIPES["gitmodulesPath"]().put_into(repo)
+    cli("add", repo.url)
+    node.until(lambda: node.status(key) == "failing")
+    command = f"evermirror allow {key} gitmodulesPath --reason WHY"
+    assert command in cli("status", key).stdout
+    assert command in cli("sync", key, "--wait", code=1).stderr
+    assert "nothing is allowed" in cli("allow", key).stdout
+    assert "go together" in cli("allow", key, "gitmodulesPath", code=2).stderr
+    assert "cannot be allowed" in cli("allow", key, "nulInHeader", "--reason", "x", code=2).stderr
+    said = cli("allow", key, "gitmodulesPath", "--reason", "a fixture").stdout
+    assert said == f"{key}: gitmodulesPath allowed: a fixture\n"
+    cli("sync", key, "--wait")
+    assert "gitmodulesPath" in cli("status", key).stdout
+    cli("allow", key, "hasDot", "--reason", "more of it")
+    shown = json.loads(cli("allow", key, "--json").stdout)
+    assert shown == {"key": key, "fsck_allow": ["gitmodulesPath", "hasDot"], "fsck_reason": "more of it"}
+    assert "nothing is allowed" in cli("allow", key, "--none").stdout
+    cli("allow", key, "--none", "--reason", "x", code=2)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from evermirror.core.catalog.entry import BadLine, CatalogEntry, shown
+from evermirror.core.fsck import check_allowed, check_reason
 from evermirror.errors import InvalidValue, UsageError
 from evermirror.model.duration import parse_duration
 from evermirror.model.pull import TARGETS_MAX, TargetSpec
@@ -35,6 +36,8 @@ class Attributes:
     target_credentials: tuple[str, ...] = ()  # none, one for all targets, or one for each
     pins: tuple[str, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    fsck_allow: tuple[str, ...] = ()
+    fsck_reason: str | None = None
 
     def entry(self, url: RepoUrl, hosts: dict[Host, Host], file: str, line: int) -> CatalogEntry:
         """The repo at ``url``. ``hosts`` gives one string to all repos of a host."""
@@ -49,8 +52,9 @@ class Attributes:
             self.private,
             self.credential,
             self.fallbacks,
+            fsck_allow=self.fsck_allow,
         )
-        return CatalogEntry(spec, self.alias, self._targets(), self.pins, file, line)
+        return CatalogEntry(spec, self.alias, self._targets(), self.pins, self.fsck_reason, file, line)
 
     def _targets(self) -> tuple[TargetSpec, ...]:
         names = self.target_credentials
@@ -82,6 +86,8 @@ def read_attributes(
             raise BadLine(f"{name}: {error}", key) from None
     if len(so_far.target_credentials) not in (0, 1, len(so_far.targets)):
         raise BadLine("target_credential: give one for all targets, or one for each, in their order", key)
+    if so_far.fsck_allow and so_far.fsck_reason is None:
+        raise BadLine("fsck_allow needs fsck_reason: say why these objects are known to be harmless", key)
     return so_far
 
 
@@ -94,6 +100,8 @@ def _emptied(so_far: Attributes, name: str) -> Attributes:
             return replace(so_far, target_credentials=())
         case "fallback":
             return replace(so_far, fallbacks=())
+        case "fsck_allow":
+            return replace(so_far, fsck_allow=())
         case _:
             return replace(so_far, pins=())
 
@@ -154,6 +162,14 @@ def _fallback(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
     return replace(so_far, fallbacks=(*so_far.fallbacks, parse_url(text, rules).text))
 
 
+def _fsck_allow(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
+    return replace(so_far, fsck_allow=check_allowed([*so_far.fsck_allow, *text.split(",")]))
+
+
+def _fsck_reason(so_far: Attributes, text: str, rules: UrlRules) -> Attributes:
+    return replace(so_far, fsck_reason=check_reason(text))
+
+
 def _credential_name(text: str) -> str:
     if not _CREDENTIAL.fullmatch(text):
         raise InvalidValue(
@@ -184,5 +200,7 @@ READERS: Mapping[str, Callable[[Attributes, str, UrlRules], Attributes]] = {
     "target_credential": _target_credential,
     "workers": _workers,
     "fallback": _fallback,
+    "fsck_allow": _fsck_allow,
+    "fsck_reason": _fsck_reason,
 }
-REPEATABLE = frozenset({"target", "target_credential", "workers", "fallback"})
+REPEATABLE = frozenset({"target", "target_credential", "workers", "fallback", "fsck_allow"})

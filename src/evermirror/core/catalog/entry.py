@@ -24,6 +24,7 @@ class CatalogEntry:
     alias: str | None = None
     targets: tuple[TargetSpec, ...] = ()  # what it is pushed on to: pull mirroring
     pins: tuple[str, ...] = ()  # workers that are to hold it, as given; understood by placement
+    fsck_reason: str | None = None  # why spec.fsck_allow is
     file: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)
 

@@ -36,7 +36,7 @@ def parse_list(data: bytes, name: str, rules: UrlRules) -> Parsed:
     for number, line in enumerate(_lines(data), 1):
         plain = plain_key(line, rules, usual)
         if plain is not None:  # nearly all lines of a large catalog
-            entries.append(CatalogEntry(RepoSpec(plain[0], line, plain[1]), None, (), (), name, number))
+            entries.append(CatalogEntry(RepoSpec(plain[0], line, plain[1]), None, (), (), None, name, number))
             continue
         words = line.split(None, 1)
         if not words or words[0].startswith("#"):
@@ -78,7 +78,14 @@ def line_of(entry: CatalogEntry) -> str:
     if entry.pins:
         words.append(f"workers={','.join(entry.pins)}")
     words += [f"fallback={url}" for url in spec.fallbacks]
+    if spec.fsck_allow and entry.fsck_reason is not None:
+        words += [f"fsck_allow={','.join(spec.fsck_allow)}", f"fsck_reason={_word(entry.fsck_reason)}"]
     return " ".join(words)
+
+
+def _word(text: str) -> str:
+    """A line's values have no spaces."""
+    return "_".join(text.split())
 
 
 def _target_credentials(entry: CatalogEntry) -> list[str]:

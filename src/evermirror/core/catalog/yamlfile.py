@@ -32,7 +32,7 @@ _SAME = {
     "fallbacks": "fallback",
     "worker": "workers",
 }
-_NOT_INHERITED = frozenset({*URL_KEYS, "alias", "fallback"})  # each repo has its own
+_NOT_INHERITED = frozenset({*URL_KEYS, "alias", "fallback", "fsck_allow", "fsck_reason"})  # of one repo
 _KNOWN = (*URL_KEYS, *READERS, *_SAME)
 _LIKENESS = 0.8  # of difflib: "privat", "Private", "git-url" are; "private_repo", "path", "node" are not
 

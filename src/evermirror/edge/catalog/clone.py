@@ -21,6 +21,7 @@ from evermirror.edge.git import folder
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.credentials import Credentials
 from evermirror.edge.git.environment import GitSettings, Remote
+from evermirror.edge.git.fsck import fetch_config
 from evermirror.edge.git.progress import ProgressReader
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -109,6 +110,7 @@ class GitTree:
             ],
             repo=self.repo,
             remote=remote,
+            config=await fetch_config(self.git),
             on_stderr=listen,
             no_progress_s=self.git.settings.no_progress_s,
         )

@@ -18,6 +18,7 @@ CAUSE = "cause"  # key in Failure.context: the name of the rule that matched
 UPSTREAM_MOVED = "upstream-moved"
 INCOMPLETE_PACK = "incomplete-pack"
 BROKEN_PACK = "broken-pack"
+MALFORMED = "malformed-object"
 
 
 class _Says(Enum):
@@ -92,12 +93,13 @@ _AFTER_HTTP = (
         hint="upstreams.ca_file names the certificates that are trusted",
     ),
     _rule(
-        "malformed-object",
+        MALFORMED,
         FailureKind.UNKNOWN,
         r"fsck error in (?:packed|pack) object",
-        r"error: object [0-9a-f]{40,64}: \w+: ",
-        r"fatal: index-pack failed.*fsck",
-        r"unpack-objects.*fsck",
+        r"^error: object [0-9a-f]{40,64}(?: \([^)]*\))?: \w+: ",
+        r"^error: (?:bogus commit object|bad (?:parents|tree pointer) in commit) [0-9a-f]{40,64}",
+        r"^fatal: (?:invalid (?:commit|tag|tree|blob)|fsck failed)$",
+        r"^fatal: Not all child objects of [0-9a-f]{40,64} are reachable",
         message="upstream sends a malformed object",
     ),
     _rule(
@@ -266,10 +268,12 @@ _OF_PUSHES = (
     _rule(
         "target-checks",
         FailureKind.PERMISSION_DENIED,
+        r"error: object [0-9a-f]{40,64}(?: \([^)]*\))?: \w+: ",
         r"fsck error in (?:packed|pack) object",
         says=_Says.ANY,
-        message="the target refuses an object of the history",
-        hint="see receive.fsckObjects there",
+        message="the target refuses an object of the history that is accepted here",
+        hint="at the target, receive.fsck.ID=ignore lets it in, with the id named here; in GitLab that is a "
+        "git setting of Gitaly. docs/objects.md says which ids are harmless",
     ),
     _rule(
         "object-format",
@@ -382,7 +386,7 @@ def _words(ours: str, theirs: str) -> str:
 
 
 def _bare(line: str) -> str:
-    return re.sub(r"^(?:fatal|error|remote): (?:remote error: )?", "", line)[:MESSAGE_CHARS_MAX]
+    return re.sub(r"^(?:remote: )?(?:(?:fatal|error): )?(?:remote error: )?", "", line)[:MESSAGE_CHARS_MAX]
 
 
 def _failure(

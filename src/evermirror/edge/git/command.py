@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import structlog
 
 from evermirror.edge.git.classify import classify
 from evermirror.edge.git.credentials import Credentials, install_askpass
@@ -17,10 +20,13 @@ from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import PUBLIC_PREFIXES, Oid, RefSnapshot
 from evermirror.model.repo import RepoSpec
 
+log = structlog.get_logger(__name__)
+
 LOCAL_TIMEOUT_S = 3600.0  # for commands that print no progress: a million refs are written in minutes
 VERSION_TIMEOUT_S = 20.0  # git --version takes 2 ms; a machine that needs longer than this is not usable
 BACKGROUND_NICENESS = "19"  # the least: everything else goes first
 SHOWN_OUTPUT_BYTES = 8192  # of stdout and stderr each, kept in a Failure
+_FSCK_SETTING = re.compile(rb"^fsck\.(?!skipList$)([a-z][A-Za-z0-9]+)$", re.MULTILINE)
 _LS_REMOTE_HEAD = re.compile(rb"ref: (refs/[^\t\n]+)\tHEAD")
 _LS_REMOTE_REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\t(refs/[^\n]+)")
 
@@ -34,6 +40,14 @@ class Completed:
     stderr: str
 
 
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The git that is installed: its version, and the message ids of its fsck, as it spells them."""
+
+    version: str
+    fsck_ids: frozenset[str]
+
+
 class Git:
     """Starts git with the environment of environment.py, and turns what goes wrong into a ``Failure``."""
 
@@ -41,6 +55,7 @@ class Git:
         self.settings = settings
         self.credentials = credentials if credentials is not None else Credentials()
         self._binary = shutil.which(settings.binary)
+        self._installed: tuple[tuple[int, ...], Installed] | None = None  # with what its file was like
         # git's own helpers, ssh and sh are found here and nowhere else.
         folders = [str(Path(self._binary).parent)] if self._binary else []
         self._path = ":".join(dict.fromkeys([*folders, "/usr/bin", "/bin"]))
@@ -135,6 +150,23 @@ class Git:
             )
         return version
 
+    async def installed(self) -> Installed:
+        """Asked once, and again when the program was replaced. git dies of ids that it does not know, so it
+        is asked for those that it does: they are in its own list of settings."""
+        stamp = _stamp(self.binary)
+        if self._installed is not None and self._installed[0] == stamp:
+            return self._installed[1]
+        version = _dotted(await self.version())
+        listing = await self.run(
+            ["help", "--config-for-completion"], timeout_s=VERSION_TIMEOUT_S, check=False
+        )
+        ids = frozenset(found.decode("ascii") for found in _FSCK_SETTING.findall(listing.stdout))
+        if not ids:
+            log.warning("git does not list its checks: every malformed object is refused", git=version)
+        known = Installed(version, ids)
+        self._installed = stamp, known
+        return known
+
     async def ls_remote(self, spec: RepoSpec, addresses: Iterable[str]) -> RefSnapshot:
         """Upstream's refs, asked by git itself: for transports that the prober does not speak."""
         prefixes = (*PUBLIC_PREFIXES, *self.settings.refs_extra)
@@ -197,6 +229,14 @@ def _stopped(stop: Stop, limits: Limits, remote: Remote | None) -> Failure:
 
 def _shown(output: bytes) -> str:
     return output[-SHOWN_OUTPUT_BYTES:].decode("utf-8", "replace")
+
+
+def _stamp(file: str) -> tuple[int, ...]:
+    try:
+        status = os.stat(file)
+    except OSError:  # being replaced just now
+        return ()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.environment import HARMLESS_DEFECTS
+from evermirror.edge.git.fsck import fsck_config, is_unjudged
 from evermirror.edge.git.incoming import is_empty_of_other_format
 from evermirror.edge.git.refs import NO_HEAD, LocalRefs, read_local, write_head
 from evermirror.edge.git.upkeep import is_damaged, mark_damaged
@@ -17,7 +17,7 @@ from evermirror.model.refs import RefSnapshot
 
 def must_be_replaced(path: Path, seen: RefSnapshot) -> bool:
     """By a fresh clone, before anything else is done with it."""
-    return is_damaged(path) or is_empty_of_other_format(path, seen)
+    return is_damaged(path) or is_unjudged(path) or is_empty_of_other_format(path, seen)
 
 
 async def read_or_damaged(git: Git, repo: Path) -> LocalRefs:
@@ -33,7 +33,7 @@ async def confirm_damage(git: Git, repo: Path, evidence: Failure) -> None:
     """Raise ``evidence`` as an ordinary failure where fsck finds nothing: it was upstream's doing."""
     if not await asyncio.to_thread((repo / "HEAD").is_file):
         return
-    harmless = tuple((f"fsck.{name}", "ignore") for name in HARMLESS_DEFECTS)
+    config = await fsck_config(git)
     for depth in (
         "--connectivity-only",
         "--full",
@@ -41,7 +41,7 @@ async def confirm_damage(git: Git, repo: Path, evidence: Failure) -> None:
         found = await git.run(
             ["fsck", depth, "--no-dangling", "--progress"],
             repo=repo,
-            config=harmless,
+            config=config,
             no_progress_s=git.settings.no_progress_s,
             check=False,
         )

@@ -19,22 +19,8 @@ MINIMUM_VERSION = (2, 38)  # safe.bareRepository and core.fsync; http.curloptRes
 DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
 DOOR_HEADER = "Evermirror-Door"  # has the secret of a gateway
 
-# Defects that old tools wrote into honest histories. They endanger nobody, and a mirror must carry them.
-# Everything else that fsck calls an error (paths into .git, .gitmodules tricks, …) is refused.
-HARMLESS_DEFECTS = (
-    "badTimezone",
-    "missingEmail",
-    "missingNameBeforeEmail",
-    "missingSpaceBeforeDate",
-    "missingSpaceBeforeEmail",
-    "multipleAuthors",
-    "zeroPaddedDate",
-    "zeroPaddedFilemode",
-)
-
 _FIXED_CONFIG: tuple[tuple[str, str], ...] = (
-    ("transfer.fsckObjects", "true"),
-    *((f"fetch.fsck.{name}", "ignore") for name in HARMLESS_DEFECTS),
+    ("transfer.fsckObjects", "true"),  # what is let through all the same: fsck.py
     ("http.followRedirects", "false"),
     ("transfer.credentialsInUrl", "die"),
     ("credential.helper", ""),

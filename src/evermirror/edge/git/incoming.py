@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evermirror.edge.git import folder
 from evermirror.edge.git.command import Git
+from evermirror.edge.git.fsck import is_unjudged
 from evermirror.edge.git.refs import (
     LocalRefs,
     apply_plan,
@@ -81,7 +82,7 @@ class Incoming:
 
     async def _prepare(self, key: RepoKey, repo: Path, transfer: Transfer, seen: RefSnapshot) -> LocalRefs:
         """An empty repository; or what an earlier attempt left, where that went in steps."""
-        if read_step(repo) is not None and object_format(repo) == format_of(seen):
+        if read_step(repo) is not None and object_format(repo) == format_of(seen) and not is_unjudged(repo):
             await asyncio.to_thread(folder.clean_leftovers, repo)
             transfer.bytes_before = await asyncio.to_thread(folder.size_of, repo)
             return await read_local(self._git, repo)

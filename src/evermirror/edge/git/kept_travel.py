@@ -19,14 +19,19 @@ KEPT_MAX = 20_000  # brought at a time; the rest comes the next time
 
 
 async def bring_kept(
-    git: Git, mirrors: Mirrors, key: RepoKey, remote: Remote, theirs: Mapping[str, Oid]
+    git: Git,
+    mirrors: Mirrors,
+    key: RepoKey,
+    remote: Remote,
+    theirs: Mapping[str, Oid],
+    allowed: tuple[str, ...] = (),
 ) -> int:
     """Fetch from ``remote`` what of its kept tips (``theirs``: names and tips) is not here, under the same
     names. One that is kept here under another name is not brought. Returns how many came."""
     async with mirrors.locked(key) as lock_fd:
         repo = mirrors.path(key)
         lacking = _lacking(await list_refs(git, repo, KEPT), theirs)
-        transfer = Transfer(git, repo, remote, lock_fd)
+        transfer = Transfer(git, repo, remote, lock_fd, allowed=allowed)
         for start in range(0, len(lacking), TIPS_PER_STEP):
             part = lacking[start : start + TIPS_PER_STEP]
             wants = {tip.old for tip in part}

@@ -25,15 +25,14 @@ from evermirror.core.maintain.plan import Due, next_due
 from evermirror.edge.git import folder, upkeep
 from evermirror.edge.git.classify import classify
 from evermirror.edge.git.command import SHOWN_OUTPUT_BYTES, Completed, Git
-from evermirror.edge.git.environment import HARMLESS_DEFECTS
+from evermirror.edge.git.fsck import fsck_config
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 DISK_ROOM_FACTOR = 1.1  # a repack writes all packs again before it removes the old ones
 LEAST_TIME_S = 0.05  # for the next command of a job whose time is up: git is then ended at once
 # fsck's exit code is a sum of these; the others are 1: objects, 2: reachable ones, 4: packs, 8: refs.
-_FSCK_OBJECTS, _FSCK_GRAPH, _FSCK_MIDX = 1, 16, 32
+_FSCK_GRAPH, _FSCK_MIDX = 16, 32
 _FSCK_DIED = 64  # from here on it did not come to an end
-_CONTENT_DEFECT = re.compile(r"error in (?:commit|tag|tree|blob) [0-9a-f]+: ")
 _COMPLAINT = re.compile(r"^(?:error|fatal|missing|broken|bad|\s+to )", re.IGNORECASE)
 
 # One thread and little memory: upkeep takes what nobody else wants.
@@ -46,7 +45,6 @@ _FRUGAL = (
     ("pack.writeBitmapLookupTable", "true"),
     ("repack.updateServerInfo", "false"),  # for dumb HTTP, which is not served
 )
-_HARMLESS = tuple((f"fsck.{name}", "ignore") for name in HARMLESS_DEFECTS)
 _MIDX_AND_BITMAP = ("--write-midx", "--write-bitmap-index")
 
 
@@ -212,7 +210,8 @@ class Maintenance:
     async def _fsck(self, repo: Path, lock_fd: int | None, watch: _Watch) -> Failure | None:
         """What is broken, if anything. Broken indexes over sound objects are removed, to be remade."""
         words = ["fsck", "--full", "--no-dangling", "--no-progress"]
-        found = await self._run(words, repo, lock_fd, watch, config=_HARMLESS, check=False)
+        config = await fsck_config(self._git)
+        found = await self._run(words, repo, lock_fd, watch, config=config, check=False)
         code = found.returncode
         if code < 0 or code >= _FSCK_DIED:
             failure = classify(code, found.stderr)
@@ -222,7 +221,7 @@ class Maintenance:
         if code & (_FSCK_GRAPH | _FSCK_MIDX):
             await folder.to_its_end(upkeep.remove_derived, repo)
             code &= ~(_FSCK_GRAPH | _FSCK_MIDX)
-        if code == 0 or (code == _FSCK_OBJECTS and _only_content_defects(found)):
+        if code == 0:
             return None
         return _damage(repo, words, found)
 
@@ -282,12 +281,6 @@ def _explained(failure: Failure) -> Failure:
     if failure.message.startswith("git did not end within"):
         return replace(failure, hint=failure.hint or "maintenance.time_limit can be raised")
     return failure
-
-
-def _only_content_defects(found: Completed) -> bool:
-    """Objects that upstream made so, whole and well linked: they are what a mirror must carry."""
-    lines = [line for line in found.stderr.splitlines() if line.startswith(("error", "fatal"))]
-    return bool(lines) and all(_CONTENT_DEFECT.match(line) for line in lines)
 
 
 def _damage(repo: Path, words: Sequence[str], found: Completed) -> Failure:

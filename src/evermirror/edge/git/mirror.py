@@ -22,7 +22,7 @@ from pathlib import Path
 
 from evermirror.core.keep.guard import GuardSettings, judge
 from evermirror.core.keep.names import archive_name
-from evermirror.edge.git import damage, folder, keep
+from evermirror.edge.git import damage, folder, fsck, keep
 from evermirror.edge.git.ancestry import find_rewritten, is_public, is_unrelated, questions
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import Asker, Remote
@@ -101,6 +101,7 @@ class Mirrors:
         self._locks = Locks(root / ".locks", self._settings.lock_wait_s)
         self._trash = Trash(root)
         self._short = ShortWay()
+        self._refusals = fsck.Refusals(root / ".refused")
         self._incoming = Incoming(root, git, steps_after_bytes=self._settings.steps_after_bytes)
         try:
             for path in (root, self._trash.folder, self._incoming.folder):
@@ -142,26 +143,67 @@ class Mirrors:
         replaced."""
         wish = _Wish(spec, force, guard, accept, seed)
         remote = remote or self._git.remote(spec, addresses, ask)
-        path = self.path(spec.key)
         async with self._locks.hold(folder_id(spec.key)) as lock_fd:
             transfer = Transfer(
-                self._git, path, remote, lock_fd, on_progress, bytes_max=self._settings.max_repo_size
+                self._git,
+                self.path(spec.key),
+                remote,
+                lock_fd,
+                on_progress,
+                spec.fsck_allow,
+                self._settings.max_repo_size,
             )
-            try:
-                if not await asyncio.to_thread(path.is_dir):
-                    return await self._clone(wish, transfer, seen, reprobe)
-                if await asyncio.to_thread(damage.must_be_replaced, path, seen):
-                    return await self._replace(wish, transfer, seen, reprobe)
-                try:
-                    return await self._update(wish, transfer, seen, reprobe)
-                except FailureError as error:
-                    await folder.to_its_end(folder.clean_leftovers, path)
-                    if not error.failure.corrupt:
-                        raise
-                    await damage.confirm_damage(self._git, path, error.failure)
+            if remote.own:  # a holder's pack: another holder's may be taken
+                return await self._sync(wish, transfer, seen, reprobe)
+            return await self._unless_refused(wish, transfer, seen, reprobe)
+
+    async def _unless_refused(
+        self, wish: _Wish, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
+    ) -> SyncOutcome:
+        """What was refused does not come again before something that matters has changed."""
+        name, policy = folder_id(wish.spec.key), await fsck.policy_of(self._git, wish.spec.fsck_allow)
+        if not wish.force and self._refusals.has(name):
+            known = await asyncio.to_thread(self._refusals.recall, name, seen, policy)
+            if known is not None:
+                raise FailureError(known)
+
+        async def look_again() -> RefSnapshot:
+            nonlocal seen
+            seen = await reprobe()
+            return seen
+
+        try:
+            outcome = await self._sync(wish, transfer, seen, look_again)
+        except FailureError as error:
+            if fsck.is_refusal(error.failure):
+                await asyncio.to_thread(self._refusals.remember, name, seen, policy, error.failure)
+            raise
+        self._refusals.forget(name)
+        return outcome
+
+    async def _sync(
+        self, wish: _Wish, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
+    ) -> SyncOutcome:
+        path = transfer.repo
+        try:
+            if not await asyncio.to_thread(path.is_dir):
+                return await self._clone(wish, transfer, seen, reprobe)
+            if await asyncio.to_thread(damage.must_be_replaced, path, seen):
                 return await self._replace(wish, transfer, seen, reprobe)
-            except OSError as error:
-                raise FailureError(folder.failure_of(error)) from error
+            try:
+                return await self._update(wish, transfer, seen, reprobe)
+            except FailureError as error:
+                await folder.to_its_end(folder.clean_leftovers, path)
+                if not error.failure.corrupt:
+                    raise
+                await damage.confirm_damage(self._git, path, error.failure)
+            return await self._replace(wish, transfer, seen, reprobe)
+        except FailureError as error:
+            if not fsck.is_refusal(error.failure):
+                raise
+            raise FailureError(fsck.explained(error.failure, wish.spec.key)) from error
+        except OSError as error:
+            raise FailureError(folder.failure_of(error)) from error
 
     async def _update(
         self, wish: _Wish, transfer: Transfer, seen: RefSnapshot, reprobe: Reprobe
@@ -355,6 +397,7 @@ class Mirrors:
         async with self._locks.hold(folder_id(key)):
             if not self.path(key).is_dir():
                 return False
+            await asyncio.to_thread(self._refusals.forget, folder_id(key))
             try:
                 there = await asyncio.to_thread(self._trash.put, self.path(key), key, self._clock())
                 if for_good:
@@ -382,6 +425,7 @@ class Mirrors:
             for own in (self._trash.folder, self._incoming.folder):
                 own.mkdir(exist_ok=True)  # somebody may have removed it to make room
             await asyncio.to_thread(self._trash.tidy, now - self._settings.trash_age_s)
+            await asyncio.to_thread(self._refusals.tidy, now)
             for name in await asyncio.to_thread(self._incoming.names):
                 async with self._locks.hold(name):
                     await asyncio.to_thread(self._incoming.tidy, name, now - self._settings.incoming_age_s)

@@ -291,11 +291,12 @@ async def _list_commits(
 
 
 def parse_commits(lines: Iterable[bytes]) -> NewCommits:
-    """Each line is ``%ct %H %P``."""
+    """Each line is ``%ct %H %P``. A commit without a committer has no time."""
     times: list[float] = []
     parents: dict[Oid, tuple[Oid, ...]] = {}
     for line in lines:
-        time, commit, *before = line.decode("ascii", "replace").split()
+        time, _, rest = line.decode("ascii", "replace").partition(" ")
+        commit, *before = rest.split()
         parents[Oid(commit)] = tuple(map(Oid, before))
         if time.lstrip("-").isdigit():
             times.append(float(time))

@@ -25,7 +25,8 @@ from pathlib import Path
 
 from evermirror import __version__
 from evermirror.edge.git import folder
-from evermirror.edge.git.environment import HARMLESS_DEFECTS, PACK_BYTES_MAX
+from evermirror.edge.git.environment import PACK_BYTES_MAX
+from evermirror.edge.git.fsck import Complaints, strict_option
 from evermirror.edge.git.pktline import PktError, Sign, encode, packets, text
 from evermirror.edge.git.probe import PARSE_APART_BYTES
 from evermirror.edge.git.refs import LocalRefs, NewCommits, RefPlan, parse_commits
@@ -49,7 +50,6 @@ _SHA256_CHARS = 64
 _PACK_HEADER_BYTES = 12  # "PACK", version, number of objects
 _DATA, _PROGRESS = b"\1", b"\2"  # bands
 _EACH_COMMIT = ("--no-commit-header", "--format=commit %ct %H %P")
-_STRICT = "--strict=" + ",".join(f"{name.lower()}=ignore" for name in HARMLESS_DEFECTS)
 
 
 class ShortWay:
@@ -246,16 +246,21 @@ async def _take_in(
 ) -> NewCommits | None:
     """Checked, durable and connected; else nothing of it stays."""
     git, repo = transfer.git, transfer.repo
+    strict = await strict_option(git, transfer.allowed)
     before = _packs(repo)
+    complaints = Complaints(repo)
     done = False
     try:
         if int.from_bytes(pack[8:_PACK_HEADER_BYTES], "big"):
             await git.run(
-                ["index-pack", "--stdin", "--fix-thin", "--threads=1", _STRICT],
+                ["index-pack", "--stdin", "--fix-thin", "--threads=1", strict],
                 repo=repo,
                 stdin=pack,
+                on_stderr=complaints.feed,
                 keep_fds=(transfer.lock_fd,),
             )
+            if await complaints.judge(git) is not None:
+                return None
         lines = [*wants, *(f"^{oid}" for oid in known)]
         listing = await git.run(
             ["rev-list", "--objects", "--no-object-names", *_EACH_COMMIT, "--stdin"],
@@ -270,6 +275,7 @@ async def _take_in(
     finally:
         if not done:
             folder.remove_files(str(repo / "objects" / "pack" / name) for name in _packs(repo) - before)
+            complaints.over()
     prefix = b"commit "
     return parse_commits(
         line.removeprefix(prefix) for line in listing.stdout.split(b"\n") if line.startswith(prefix)

@@ -23,6 +23,7 @@ from evermirror.edge.git.answers import dumb
 from evermirror.edge.git.classify import CAUSE, INCOMPLETE_PACK, UPSTREAM_MOVED
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY, Remote
+from evermirror.edge.git.fsck import Complaints, fetch_config
 from evermirror.edge.git.progress import GitProgress, ProgressReader
 from evermirror.edge.git.refs import STAGING, staging_refspecs, with_real_head
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -81,6 +82,7 @@ class Transfer:
     remote: Remote
     lock_fd: int
     on_progress: OnProgress | None = None
+    allowed: tuple[str, ...] = ()  # defects of objects that are taken in: fsck.py
     bytes_max: int | None = None  # of the whole repository
     bytes_before: int = 0  # already here
     received_bytes: int = 0
@@ -106,21 +108,27 @@ class Transfer:
 
         git also checks each object, but in the smart protocol only, and it falls back to the dumb one
         where upstream answers so: what came without passing through index-pack is thrown away. So is what
-        came of a history that upstream cut short: git takes that in, sets no ref, and calls it a success."""
+        came of a history that upstream cut short: git takes that in, sets no ref, and calls it a success. And
+        so is what git only warned of, where its content is harmful."""
         wants = frozenset(wants)
         before, staged_before = folder.object_files(self.repo), _staged(self.repo)
-        reader, whole = ProgressReader(), True
+        reader, complaints = ProgressReader(), Complaints(self.repo)
+        failure: Failure | None = None
+        taken = False
         try:
-            await self._fetch(wants, options, reader)
-            whole = not await self._lacking(wants)
+            await self._fetch(wants, options, reader, complaints)
+            failure = cut_short() if await self._lacking(wants) else await complaints.judge(self.git)
+            taken = reader.indexed and failure is None
         finally:
-            unchecked = set() if reader.indexed and whole else folder.object_files(self.repo) - before
+            # Also where git failed: it checks some objects only after it has stored their pack.
+            unchecked = set() if taken else folder.object_files(self.repo) - before
             folder.remove_files(unchecked)  # first: staged refs to nothing are noticed, unchecked objects not
-        if unchecked or not whole:
+            complaints.over()
+        if unchecked or failure is not None:
             new = (_staged(self.repo) - staged_before) & wants
             staged = "".join(f"delete {STAGING}{oid}\n" for oid in sorted(new))
             await self.git.run(["update-ref", "--stdin"], repo=self.repo, stdin=staged.encode("ascii"))
-            raise FailureError(dumb() if whole else cut_short())
+            raise FailureError(failure or dumb())
 
     async def _lacking(self, wants: frozenset[Oid]) -> frozenset[str]:
         """What of it is not staged. Mostly a look into one folder tells."""
@@ -132,10 +140,13 @@ class Transfer:
             lacking -= frozenset(listing.stdout.decode("ascii").split())
         return lacking
 
-    async def _fetch(self, wants: frozenset[Oid], options: tuple[str, ...], reader: ProgressReader) -> None:
+    async def _fetch(
+        self, wants: frozenset[Oid], options: tuple[str, ...], reader: ProgressReader, complaints: Complaints
+    ) -> None:
         received_before = self.received_bytes
 
         def listen(data: bytes) -> None:
+            complaints.feed(data)
             steps = reader.feed(data)
             self.received_bytes = received_before + reader.received_bytes
             if self.bytes_max is not None and self.bytes_before + self.received_bytes > self.bytes_max:
@@ -149,7 +160,8 @@ class Transfer:
                 repo=self.repo,
                 remote=self.remote,
                 stdin=staging_refspecs(wants),
-                config=(DURABLE_OBJECTS_ONLY,),  # staging refs may be lost: they are fetched again
+                # Staging refs may be lost: they are fetched again.
+                config=(DURABLE_OBJECTS_ONLY, *await fetch_config(self.git, self.allowed)),
                 on_stderr=listen,
                 no_progress_s=self.git.settings.no_progress_s,
                 keep_fds=(self.lock_fd,),

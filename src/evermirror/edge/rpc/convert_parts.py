@@ -123,6 +123,8 @@ def put_spec(spec: RepoSpec, m: pb.RepoSpec) -> None:
         m.pulled = True
     if spec.hooked:
         m.hooked = True
+    if spec.fsck_allow:
+        m.fsck_allow.extend([name(defect, "RepoSpec.fsck_allow") for defect in spec.fsck_allow])
 
 
 def spec_in(m: pb.RepoSpec) -> RepoSpec:
@@ -142,6 +144,9 @@ def spec_in(m: pb.RepoSpec) -> RepoSpec:
         fallbacks=tuple([name(u, "RepoSpec.fallbacks") for u in bounded(m.fallbacks, "RepoSpec.fallbacks")]),
         pulled=m.pulled,
         hooked=m.hooked,
+        fsck_allow=tuple(
+            [name(defect, "RepoSpec.fsck_allow") for defect in bounded(m.fsck_allow, "RepoSpec.fsck_allow")]
+        ),
     )
 
 

@@ -53,4 +53,5 @@ def spec_of(text: str) -> RepoSpec:
         fallbacks=tuple(known["fallbacks"]),
         pulled=bool(known.get("pulled", False)),  # versions before pull mirroring did not tell
         hooked=bool(known.get("hooked", False)),  # nor those before hooks
+        fsck_allow=tuple(known.get("fsck_allow", ())),
     )

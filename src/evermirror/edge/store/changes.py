@@ -27,7 +27,9 @@ KEYS_MAX = 500  # asked for at once
 MICROSECONDS = 1_000_000
 
 # What whoever serves a repo, or fetches it, must know. Columns of rows.config_in.
-SERVED = ("url", "host", "alias", "priority", "mode", "private", "credential", "fallbacks", "enabled")
+SERVED = (
+    "url", "host", "alias", "priority", "mode", "private", "credential", "fallbacks", "fsck_allow", "enabled",
+)  # fmt: skip
 
 _HELD = RepoStatus.HELD.value
 
@@ -76,8 +78,8 @@ _COLUMNS = tuple(
     repos.c[name]
     for name in (
         "change_seq", "key", "url", "host", "alias", "priority", "interval_s", "mode", "private",
-        "credential", "fallbacks", "pulled", "hooked", "enabled", "status", "digest", "size_bytes",
-        "verified_at", "changed_at", "removed_at",
+        "credential", "fallbacks", "pulled", "hooked", "fsck_allow", "enabled", "status", "digest",
+        "size_bytes", "verified_at", "changed_at", "removed_at",
     )
 )  # fmt: skip
 

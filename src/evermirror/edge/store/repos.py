@@ -171,7 +171,7 @@ def _served_otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 # As rows.config_in makes them.
 _CONFIG = (
     "key", "url", "host", "alias", "source", "info", "priority", "interval_s", "mode", "private",
-    "credential", "fallbacks", "pins", "enabled",
+    "credential", "fallbacks", "pins", "fsck_allow", "fsck_reason", "enabled",
 )  # fmt: skip
 
 # Of a million that are new nothing is learnt: to bind columns that say so took a sixth of a first start.

@@ -109,6 +109,8 @@ def config_in(record: RepoRecord) -> dict[str, object]:
         "credential": None if spec.credential is None else name_in(spec.credential, "credential"),
         "fallbacks": json_in(list(spec.fallbacks)) if spec.fallbacks else "[]",
         "pins": json_in(list(record.pins)) if record.pins else "[]",
+        "fsck_allow": json_in(list(spec.fsck_allow)) if spec.fsck_allow else "[]",
+        "fsck_reason": None if record.fsck_reason is None else free_text(record.fsck_reason),
         "enabled": record.enabled,
     }
 
@@ -193,7 +195,7 @@ _STATUSES = {s.value: s for s in RepoStatus}
 
 SPEC = (
     "key", "url", "host", "priority", "interval_s", "mode", "private", "credential", "fallbacks", "pulled",
-    "hooked",
+    "hooked", "fsck_allow",
 )  # fmt: skip
 
 
@@ -210,6 +212,7 @@ def spec_out(row: Row) -> RepoSpec:
         row.fallbacks,
         row.pulled,
         row.hooked,
+        row.fsck_allow,
     )
 
 
@@ -225,6 +228,7 @@ def spec_of(
     fallbacks: str,
     pulled: bool,
     hooked: bool,
+    fsck_allow: str,
 ) -> RepoSpec:
     """In the order of SPEC: for very many rows, whose columns have no names then."""
     return RepoSpec(
@@ -239,6 +243,7 @@ def spec_of(
         texts_out(fallbacks),
         pulled,
         hooked,
+        texts_out(fsck_allow),
     )
 
 
@@ -248,6 +253,7 @@ def repo_out(row: Row) -> RepoRecord:
         alias=row.alias,
         source=row.source,
         pins=texts_out(row.pins),
+        fsck_reason=row.fsck_reason,
         info={} if row.info == "{}" else json_out(row.info),
         enabled=row.enabled,
         status=_STATUSES[row.status],

@@ -57,6 +57,7 @@ def _spec_out(
     fallbacks: str,
     pulled: int,
     hooked: int,
+    fsck_allow: str,
     enabled: int,
     activity: list[Any] | None,
 ) -> AssignedSpec:
@@ -74,6 +75,7 @@ def _spec_out(
         fallbacks,
         bool(pulled),
         bool(hooked),
+        fsck_allow,
     )
     return AssignedSpec(spec, NO_ACTIVITY if activity is None else _activity_out(*activity), bool(enabled))
 

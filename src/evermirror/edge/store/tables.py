@@ -33,6 +33,8 @@ repos = sa.Table(
     sa.Column("credential", _text()),
     sa.Column("fallbacks", sa.Text(), nullable=False, server_default="[]"),
     sa.Column("pins", sa.Text(), nullable=False, server_default="[]"),
+    sa.Column("fsck_allow", sa.Text(), nullable=False, server_default="[]"),
+    sa.Column("fsck_reason", sa.Text()),
     sa.Column("enabled", sa.Boolean(), nullable=False),
     sa.Column("status", _text(), nullable=False),
     sa.Column("digest", _text()),

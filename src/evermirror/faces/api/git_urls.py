@@ -46,7 +46,9 @@ from evermirror.nodes.service import RepoFilter
 
 # What only an operator may set: a submitter who could name a credential for a URL of his own would be handed
 # it, and one who could hide, stop or rename a repo would do so to everybody.
-_OPERATORS_KEYS = frozenset({"credential", "private", "enabled", "mode", "alias"})
+_OPERATORS_KEYS = frozenset(
+    {"credential", "private", "enabled", "mode", "alias", "fsck_allow", "fsck_reason"}
+)
 
 router = APIRouter(tags=["git_urls"])
 
@@ -60,7 +62,8 @@ async def add_git_url(asked: GitUrlIn, api: ApiDep, caller: CallerDep) -> GitUrl
     """`added` when it is new, `updated` when `additional_info` changed something, else `exists`.
 
     In `additional_info`, `priority` and `interval` are for everyone who may add; `credential`, `private`,
-    `enabled`, `mode` and `alias` need the role operator; anything else is kept as given."""
+    `enabled`, `mode`, `alias`, `fsck_allow` and `fsck_reason` need the role operator; anything else is kept
+    as given."""
     caller.need(Role.OPERATOR if _OPERATORS_KEYS & (asked.additional_info or {}).keys() else Role.SUBMITTER)
     status, record = await api.service.add_url(asked.git_url, asked.additional_info, actor=caller.name)
     return GitUrlAnswer(git_url=git_url_view(record).git_url, status=status.value)

@@ -185,6 +185,8 @@ class RepoView(GitUrlView):
         description="The address that last answered; null: none since its worker started"
     )
     pins: list[str] = Field(description="Workers that are to hold it, by name or number; empty: any")
+    fsck_allow: list[str] = Field(description="Message ids of git fsck that are allowed in its objects")
+    fsck_reason: str | None = Field(description="Why they are")
     digest: str | None
     head_commit: str | None
     refs_count: int
@@ -321,6 +323,8 @@ def repo_view(
         fallbacks=[printable(url) for url in record.spec.fallbacks],
         source_url=printable(plan.source_url) if plan.source_url is not None else None,
         pins=[printable(name) for name in record.pins],
+        fsck_allow=[printable(name) for name in record.spec.fsck_allow],
+        fsck_reason=None if record.fsck_reason is None else printable(record.fsck_reason),
         digest=record.digest,
         head_commit=record.head_commit,
         refs_count=record.refs_count,

@@ -40,6 +40,7 @@ app.command("status", rich_help_panel="Repositories", cls=Command)(status.status
 app.command("history", rich_help_panel="Repositories", cls=Command)(history.history)
 app.command("restore", rich_help_panel="Repositories", cls=Command)(history.restore)
 app.command("confirm", rich_help_panel="Repositories", cls=Command)(history.confirm)
+app.command("allow", rich_help_panel="Repositories", cls=Command)(repos.allow)
 app.add_typer(bulk.app, name="bulk", rich_help_panel="Repositories")
 app.add_typer(pull.app, name="pull", rich_help_panel="Repositories")
 app.add_typer(webhook.app, name="webhook", rich_help_panel="Repositories")

@@ -10,7 +10,7 @@ from evermirror.errors import UsageError
 LIST_BYTES_MAX = 200_000_000  # a million lines are about 60 MB
 
 # What `POST /api/git_urls` takes. Targets are a project's: a catalog's line, or `pull add`, gives it some.
-_SENT = ("priority", "interval", "alias", "private", "mode", "credential")
+_SENT = ("priority", "interval", "alias", "private", "mode", "credential", "fsck_allow", "fsck_reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ def read_list(file: Path) -> list[Wanted]:
         info: dict[str, object] = {name: given[name] for name in _SENT if name in given}
         if "private" in info:
             info["private"] = entry.spec.private
+        if "fsck_allow" in info:
+            info["fsck_allow"] = list(entry.spec.fsck_allow)
         found.append((entry.line, Wanted(f"{file}:{entry.line}: {entry.spec.url}", entry.spec.url, info)))
     for problem in problems:
         place = f"{file}:{problem.line}: {problem.text}" if problem.line else str(file)

@@ -91,6 +91,45 @@ def remove(
         )
 
 
+def allow(
+    key: Key,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID", show_default=False, help="Message ids, as the error names them."),
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="WHY", show_default=False, help="Why these objects are known to be harmless."),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="Allow nothing any more.")] = False,
+    server: Server = None,
+    token_file: TokenFile = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Accept malformed objects of one repository; without ids: show which are accepted."""
+    if none and (ids or reason):
+        raise UsageError("--none goes with neither ids nor --reason")
+    if bool(ids) != bool(reason):
+        raise UsageError("ids and --reason go together", hint="allow KEY ID --reason WHY")
+    with connect(server, token_file, config) as client:
+        path = repo_path("/api/repos", key)
+        repo = client.get(path)
+        if ids or none:
+            before = repo.get("fsck_allow") if ids else None
+            together = [*(before if isinstance(before, list) else []), *(ids or [])]
+            said = {"fsck_allow": together or None, "fsck_reason": reason}
+            client.post("/api/git_urls", {"git_url": repo.get("git_url"), "additional_info": said})
+            repo = client.get(path)
+    allowed = repo.get("fsck_allow")
+    if as_json:
+        print_json({name: repo.get(name) for name in ("key", "fsck_allow", "fsck_reason")})
+    elif isinstance(allowed, list) and allowed:
+        say(f"{repo.get('key')}: {', '.join(map(str, allowed))} allowed: {repo.get('fsck_reason')}")
+    else:
+        say(f"{repo.get('key')}: nothing is allowed beyond what every repository may have")
+
+
 def list_repos(
     search: Annotated[
         str, typer.Option(metavar="TEXT", show_default=False, help="Part of the key, alias or URL.")

@@ -108,6 +108,8 @@ def _repo(r: Fields) -> Group:
     if isinstance(held, dict):
         seen = f"{age(held.get('since'), now)}, at {counted(int(str(held.get('sightings', 0))), 'look')}"
         facts.append(["held back", f"{held.get('reason')}   {seen}"])
+    if allowed := _texts(r.get("fsck_allow")):
+        facts.append(["malformed objects", f"{', '.join(allowed)} allowed: {r.get('fsck_reason')}"])
     if isinstance(upkeep, dict):
         facts += [
             ["packs", upkeep.get("packs")],

@@ -19,9 +19,10 @@ from evermirror.core.collect.decisions import Belief, Fetch, Look
 from evermirror.core.collect.events import Attempt, End
 from evermirror.core.collect.rows import agree
 from evermirror.core.keep.names import KEPT
-from evermirror.edge.git.classify import BROKEN_PACK, CAUSE, INCOMPLETE_PACK, UPSTREAM_MOVED
+from evermirror.edge.git.classify import BROKEN_PACK, CAUSE, INCOMPLETE_PACK, MALFORMED, UPSTREAM_MOVED
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import Asker, Remote
+from evermirror.edge.git.fsck import is_refusal, may_be_allowed
 from evermirror.edge.git.keep import HeldBack
 from evermirror.edge.git.kept_travel import bring_kept
 from evermirror.edge.git.mirror import Mirrors
@@ -55,7 +56,7 @@ log = structlog.get_logger(__name__)
 ATTEMPT_S_MAX = 12 * 3600.0  # a holder that sends a little now and then does not hold a place for ever
 # git's own evidence against what was sent, whole: see edge/git/classify.py. Where files here are damaged
 # ("corrupt") no holder is to blame.
-_BROKEN_OBJECTS = frozenset({"malformed-object", INCOMPLETE_PACK, BROKEN_PACK})
+_BROKEN_OBJECTS = frozenset({MALFORMED, INCOMPLETE_PACK, BROKEN_PACK})
 
 
 class _UpstreamAway(Exception):
@@ -245,7 +246,8 @@ class Attempts:
                 theirs = (await holder_refs(self._reach, source, self._reader_pass(), kept=True)).refs
             if not any(name.startswith(KEPT) for name in theirs):
                 return
-            came = await bring_kept(self._git, self._mirrors, fetch.key, remote, theirs)
+            allowed = fetch.spec.fsck_allow
+            came = await bring_kept(self._git, self._mirrors, fetch.key, remote, theirs, allowed)
             if came:
                 log.info("kept tips brought", repo=fetch.key, count=came, holder=fetch.holder.name)
         except (HolderAway, HolderRefused, AnswerBroken, FailureError) as error:
@@ -259,6 +261,8 @@ class Attempts:
             return _of_holder(course, course.heard[-1])
         if cause == UPSTREAM_MOVED:
             return await self._missing(course, fetch, failure)
+        if is_refusal(failure) and may_be_allowed(failure):  # another git, or version, takes it honestly
+            return course.ended(End.HOLDER_AWAY, failure)
         if cause in _BROKEN_OBJECTS:
             return course.ended(End.CORRUPT, failure)
         if failure.kind is FailureKind.NETWORK_TIMEOUT:

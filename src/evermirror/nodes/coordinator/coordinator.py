@@ -38,6 +38,8 @@ from evermirror.nodes.coordinator.overview import Figures
 from evermirror.nodes.coordinator.pull.pulling import Lines, Pulling
 from evermirror.nodes.coordinator.reading import Reading
 from evermirror.nodes.coordinator.tasks.submission import (
+    FSCK_ALLOWED,
+    allowance,
     apply_info,
     is_url,
     new_record,
@@ -238,6 +240,8 @@ class Coordinator:
                 raise
         status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
         await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
+        if (record.spec.fsck_allow, record.fsck_reason) != (before.spec.fsck_allow, before.fsck_reason):
+            await self._store.audit(actor, FSCK_ALLOWED, record.key, allowance(record))
         self.on_api_change()
         return status, record
 

@@ -21,7 +21,7 @@ from evermirror.errors import EvermirrorError
 from evermirror.model.failure import FailureError
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.relay import Source
-from evermirror.model.repo import RepoKey
+from evermirror.model.repo import RepoKey, RepoSpec
 from evermirror.model.wire import Access
 
 SOURCES_MAX = 100_000  # noted and not used yet; the oldest are forgotten: upstream has it all
@@ -62,9 +62,9 @@ class Nearby:
             del self._sources[next(iter(self._sources))]
 
     @contextlib.asynccontextmanager
-    async def seed(self, key: RepoKey) -> AsyncIterator[Seed | None]:
+    async def seed(self, spec: RepoSpec) -> AsyncIterator[Seed | None]:
         """For one sync of the repo. Once that is done, old tips that a trusted holder keeps come too."""
-        source, access = self._sources.pop(key, None), self._access()
+        source, access = self._sources.pop(spec.key, None), self._access()
         refs = None
         if source is not None and access is not None and self._reach.reachable(source.holder):
             refs = await self._refs(source, access.pass_)
@@ -75,7 +75,7 @@ class Nearby:
             remote = Remote.gateway(url)
             yield Seed(remote, refs.refs)
             if source.trusted:
-                await self._bring_kept(_Open(source, refs, remote))
+                await self._bring_kept(_Open(source, refs, remote), spec.fsck_allow)
 
     async def _refs(self, source: Source, pass_: str) -> RefSnapshot | None:
         try:
@@ -86,12 +86,12 @@ class Nearby:
             log.info("its holder does not answer: upstream is asked", repo=source.key, reason=error.message)
             return None
 
-    async def _bring_kept(self, near: _Open) -> None:
+    async def _bring_kept(self, near: _Open, allowed: tuple[str, ...]) -> None:
         """A sync does not fail by it: the old holder deletes its copy only when this one has the same refs,
         and its trash keeps what it kept."""
         key = near.source.key
         try:
-            came = await bring_kept(self._git, self._mirrors, key, near.remote, near.refs.refs)
+            came = await bring_kept(self._git, self._mirrors, key, near.remote, near.refs.refs, allowed)
         except (EvermirrorError, FailureError) as error:
             log.warning("kept tips not brought", repo=key, reason=str(error))
             return

@@ -14,7 +14,7 @@ from evermirror.model.messages import Command, Report
 from evermirror.model.push import Pushed, PushTo, Standings, put_digest
 from evermirror.model.refs import RefsDigest, RefSnapshot
 from evermirror.model.relay import Source
-from evermirror.model.repo import RepoKey
+from evermirror.model.repo import RepoKey, RepoSpec
 from evermirror.nodes.service import PollPlan, Upkeep
 
 
@@ -33,7 +33,7 @@ class Seeds(Protocol):
         """Where repos may be copied from, as the coordinator says."""
         ...
 
-    def seed(self, key: RepoKey) -> AbstractAsyncContextManager[Seed | None]:
+    def seed(self, spec: RepoSpec) -> AbstractAsyncContextManager[Seed | None]:
         """For one sync of the repo; None where upstream is to be asked for all of it."""
         ...
 
@@ -44,7 +44,7 @@ class NoSeeds:
     def note(self, sources: Iterable[Source]) -> None:
         return
 
-    def seed(self, key: RepoKey) -> AbstractAsyncContextManager[Seed | None]:
+    def seed(self, spec: RepoSpec) -> AbstractAsyncContextManager[Seed | None]:
         return nullcontext()
 
 

@@ -312,7 +312,7 @@ class Rounds:
         this.course = Course(targets=len(this.push))
         addresses = await self._prober.addresses(spec)
         await self._make_way(key)
-        async with self._nearby.seed(key) as seed:
+        async with self._nearby.seed(repo.spec) as seed:
             outcome = await self._mirrors.sync(
                 spec,
                 addresses,

@@ -18,7 +18,7 @@ from evermirror.model.failure import FailureError
 from evermirror.model.memory import RepoMemory
 from evermirror.model.messages import AssignRepos, HeldRepo
 from evermirror.model.refs import RefsDigest
-from evermirror.model.repo import Mode, RepoKey
+from evermirror.model.repo import Mode, RepoKey, RepoSpec
 from evermirror.nodes.worker.round import Mirrored, digest_of
 
 log = structlog.get_logger(__name__)
@@ -127,7 +127,7 @@ class Shelf:
             memory = self._memories.pop(spec.key, None)
             repo = self.repos.get(spec.key)
             if repo is not None:
-                if (repo.spec.url, repo.spec.credential) != (spec.url, spec.credential):
+                if _reached_by(repo.spec) != _reached_by(spec):
                     repo.mark = None
                     reached_anew.append(spec.key)
                 if repo.spec.mode is not spec.mode:  # what is here is as the old mode has it, until a sync
@@ -222,3 +222,8 @@ class Shelf:
             if repo.spec.mode is Mode.APPEND_ONLY:
                 repo.own = await digest_of(refs)
             repo.size_bytes = await self._mirrors.size(repo.spec.key)
+
+
+def _reached_by(spec: RepoSpec) -> tuple[object, ...]:
+    """Where this changed, how a repo failed before says nothing about the next try."""
+    return spec.url, spec.credential, spec.fsck_allow

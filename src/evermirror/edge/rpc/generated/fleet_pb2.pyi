@@ -1830,6 +1830,7 @@ class RepoSpec(_message.Message):
     FALLBACKS_FIELD_NUMBER: _builtins.int
     PULLED_FIELD_NUMBER: _builtins.int
     HOOKED_FIELD_NUMBER: _builtins.int
+    FSCK_ALLOW_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     url: _builtins.str
     host: _builtins.str
@@ -1845,6 +1846,10 @@ class RepoSpec(_message.Message):
     """its hooks are reliable: polled less"""
     @_builtins.property
     def fallbacks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def fsck_allow(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """message ids of git fsck that a person allows in its objects"""
+
     def __init__(
         self,
         *,
@@ -1859,10 +1864,11 @@ class RepoSpec(_message.Message):
         fallbacks: _abc.Iterable[_builtins.str] | None = ...,
         pulled: _builtins.bool = ...,
         hooked: _builtins.bool = ...,
+        fsck_allow: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "interval_s", b"interval_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "fallbacks", b"fallbacks", "hooked", b"hooked", "host", b"host", "interval_s", b"interval_s", "key", b"key", "mode", b"mode", "priority", b"priority", "private", b"private", "pulled", b"pulled", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_credential", b"_credential", "_interval_s", b"_interval_s", "credential", b"credential", "fallbacks", b"fallbacks", "fsck_allow", b"fsck_allow", "hooked", b"hooked", "host", b"host", "interval_s", b"interval_s", "key", b"key", "mode", b"mode", "priority", b"priority", "private", b"private", "pulled", b"pulled", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__credential: _TypeAlias = _typing.Literal["credential"]  # noqa: Y015
     _WhichOneofArgType__credential: _TypeAlias = _typing.Literal["_credential", b"_credential"]  # noqa: Y015

@@ -85,7 +85,10 @@ class CatalogPublisher:
 
     async def _edit(self, old: bytes) -> tuple[bytes, str]:
         records = [record for record in await self._store.of_source(API) if record.enabled]
-        wanted = {r.key: line_of(CatalogEntry(r.spec, r.alias, pins=r.pins)) for r in records}
+        wanted = {
+            r.key: line_of(CatalogEntry(r.spec, r.alias, pins=r.pins, fsck_reason=r.fsck_reason))
+            for r in records
+        }
         here = keys_in(old)
         known = await self._store.known([key for key in here if key not in wanted])
         dropped = {key for key, repo in known.items() if repo.source == API}

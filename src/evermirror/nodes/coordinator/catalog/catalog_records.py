@@ -16,7 +16,7 @@ from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.nodes.coordinator.coordinator import Coordinator
-from evermirror.nodes.coordinator.tasks.submission import apply_info
+from evermirror.nodes.coordinator.tasks.submission import FSCK_ALLOWED, allowance, apply_info
 
 SOURCE = "catalog"
 API = "api"
@@ -79,6 +79,7 @@ class CatalogRecords:
                 )
                 every = records = _without(records, bare.left)
                 counts = replace(await self._store.upsert_repos(records), left=bare.left)
+            await self._note_allowed(taken, frozenset(counts.moved))
             turned = await self._coordinator.follow(every, lines)
             if turned:
                 turned.difference_update(record.key for record in records)
@@ -86,6 +87,15 @@ class CatalogRecords:
             if records:
                 await self._coordinator.assign(records)
         return counts, clashes
+
+    async def _note_allowed(
+        self, taken: Sequence[tuple[CatalogEntry, RepoRecord]], moved: frozenset[RepoKey]
+    ) -> None:
+        """In the audit log: a line that lets defects through is a person's doing, too."""
+        for entry, record in taken:
+            if record.spec.fsck_allow and record.key in moved:
+                where = {"file": entry.file, "line": entry.line}
+                await self._store.audit(SOURCE, FSCK_ALLOWED, record.key, {**allowance(record), **where})
 
     async def drop(self, keys: Sequence[RepoKey]) -> int:
         """These left the catalog; what the API brought stays. Returns how many went."""
@@ -112,7 +122,9 @@ class CatalogRecords:
         spec = entry.spec
         if entry.targets and spec.credential is not None:  # nobody else is to read it
             spec = replace(spec, private=True)
-        record = RepoRecord(spec, alias=entry.alias, source=SOURCE, pins=entry.pins)
+        record = RepoRecord(
+            spec, alias=entry.alias, source=SOURCE, pins=entry.pins, fsck_reason=entry.fsck_reason
+        )
         if not info:
             return record
         named = frozenset({c} if isinstance(c := info.get("credential"), str) else ())

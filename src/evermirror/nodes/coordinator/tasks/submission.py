@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from evermirror.core.fsck import check_allowed, check_reason
 from evermirror.errors import InvalidValue, UsageError
 from evermirror.model.duration import parse_duration
 from evermirror.model.messages import RestoreTip, SyncNow
@@ -18,6 +19,7 @@ from evermirror.nodes.service import TaskParams
 
 _Choice = TypeVar("_Choice", Priority, Mode)
 
+FSCK_ALLOWED = "repo.fsck-allowed"  # in the audit log
 INFO_BYTES_MAX = 16_384  # of a repo's additional_info as JSON: notes and labels, not a database
 
 
@@ -29,7 +31,8 @@ def new_record(url: RepoUrl, removed: RepoRecord | None = None) -> RepoRecord:
 
 
 def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: frozenset[str]) -> RepoRecord:
-    """``record`` with ``info`` taken over: priority, interval, alias, private, mode, credential, enabled.
+    """``record`` with ``info`` taken over: priority, interval, alias, private, mode, credential, enabled,
+    fsck_allow, fsck_reason.
 
     Keys that are not given stay as they are. Raises ``UsageError`` with the key and what is accepted."""
     kept = {**record.info, **info}
@@ -54,7 +57,21 @@ def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: f
                 record = replace(record, enabled=_flag(key, value))
             case "alias":
                 record = replace(record, alias=None if value is None else _alias(value))
+            case "fsck_allow":
+                spec = replace(spec, fsck_allow=_fsck_allow(value))
+            case "fsck_reason":
+                record = replace(record, fsck_reason=None if value is None else _fsck_reason(value))
+    said = info if "fsck_allow" in info else kept  # what was allowed for another reason needs one of its own
+    if said.get("fsck_allow") and said.get("fsck_reason") is None:
+        raise UsageError("fsck_allow needs fsck_reason", hint="Say why they are harmless")
+    if not spec.fsck_allow:
+        record = replace(record, fsck_reason=None)
     return replace(record, spec=spec, info=kept)
+
+
+def allowance(record: RepoRecord) -> dict[str, object]:
+    """For the audit log: which defects of objects are allowed from now on, and why."""
+    return {"allow": list(record.spec.fsck_allow), "reason": record.fsck_reason}
 
 
 def is_url(text: str) -> bool:
@@ -148,6 +165,24 @@ def _credential(value: object, known: frozenset[str]) -> str | None:
             f"there is no credential named {name!r}", hint="Credentials are settings: credentials.NAME"
         )
     return name
+
+
+def _fsck_allow(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise UsageError("fsck_allow must be a list of message ids, or null")
+    try:
+        return check_allowed(value)
+    except InvalidValue as error:
+        raise UsageError(f"fsck_allow: {error.message}", hint=error.hint) from None
+
+
+def _fsck_reason(value: object) -> str:
+    try:
+        return check_reason(_text("fsck_reason", value))
+    except InvalidValue as error:
+        raise UsageError(f"fsck_reason: {error.message}", hint=error.hint) from None
 
 
 def _flag(key: str, value: object) -> bool:
