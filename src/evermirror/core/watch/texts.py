@@ -43,6 +43,9 @@ WORDINGS: Mapping[str, Wording] = {
     "project-paused": Wording("Project paused", "项目已暂停", ("{project} 已暂停，等待人工重置：{reason}",)),
     "target-paused": Wording("Target paused", "推送目标已暂停", ("{target} 已暂停：{reason}",)),
     "target-conflict": Wording("Target in conflict", "推送目标冲突", ("{target} 需要人工处理：{reason}",)),
+    "target-refused": Wording(
+        "Target refuses refs", "推送目标拒绝部分引用", ("{target} 不接受部分引用：{reason}",)
+    ),
     "target-credential": Wording(
         "Target refuses credential", "推送目标拒绝凭据", ("工作节点无法登录 {target}：{reason}",)
     ),

@@ -39,7 +39,7 @@ from evermirror.edge.git.surroundings import surroundings
 from evermirror.edge.git.upkeep import is_damaged
 from evermirror.edge.store.whole import whole
 from evermirror.errors import InvalidUrl
-from evermirror.model.failure import OURS, Failure, FailureError, FailureKind
+from evermirror.model.failure import OURS, REFUSED_REFS, Failure, FailureError, FailureKind
 from evermirror.model.printable import one_line
 from evermirror.model.push import (
     PUSHES_MAX,
@@ -211,7 +211,7 @@ class Pusher:
             settle, plan, work.wanted.refs, sending.told, sending.begun, there
         )
         work.failure = await asyncio.to_thread(self._failure_of, work, plan, sending.failure or unseen)
-        if work.failure is None or work.failure.kind is FailureKind.CONFLICT:
+        if work.failure is None or work.failure.kind is FailureKind.CONFLICT or work.failure.of_refs:
             await self._follow_head(wish, work, work.after)
         try:
             await self._write(wish, work, work.settled.put)
@@ -325,7 +325,7 @@ class Pusher:
             words = one_line("; ".join(settled.wrong[:REFS_IN_WORDS]))
             return Failure(FailureKind.UNKNOWN, f"after the push the target differs: {words}")
         waiting = [r for r in settled.refs if r.outcome in (RefOutcome.CONFLICT, RefOutcome.REFUSED)]
-        return conflict(waiting) if waiting else None
+        return not_put(waiting) if waiting else None
 
     def _pushed(self, wish: _Wish, work: _Work) -> Pushed:
         settled = work.settled
@@ -378,14 +378,25 @@ def _damaged(what: str) -> Failure:
     )
 
 
-def conflict(waiting: list[PushedRef]) -> Failure:
-    """Some refs wait for a person; the others are through."""
-    named = one_line("; ".join(f"{ref.name:.200}: {ref.reason:.300}" for ref in waiting[:REFS_IN_WORDS]))
+def not_put(waiting: list[PushedRef]) -> Failure:
+    """Some refs wait for a person; the others are through. What stands in the way can be overwritten
+    (adopt); what the target refuses only the target's own rules can let through."""
+    in_conflict = [ref for ref in waiting if ref.outcome is RefOutcome.CONFLICT]
+    told = (in_conflict + [ref for ref in waiting if ref.outcome is RefOutcome.REFUSED])[:REFS_IN_WORDS]
+    named = one_line("; ".join(f"{ref.name:.200}: {ref.reason:.300}" for ref in told))
     more = f"; and {len(waiting) - REFS_IN_WORDS} more" if len(waiting) > REFS_IN_WORDS else ""
+    count = f"{len(waiting)} ref{'s' * (len(waiting) != 1)}"
+    if in_conflict:
+        return Failure(
+            FailureKind.CONFLICT,
+            f"{count} could not be put: {named}{more}",
+            hint="make room for them at the target, or have what is there overwritten (adopt)",
+        )
     return Failure(
-        FailureKind.CONFLICT,
-        f"{len(waiting)} ref{'s' * (len(waiting) != 1)} could not be put: {named}{more}",
-        hint="make room for them at the target, or have what is there overwritten (adopt)",
+        FailureKind.PERMISSION_DENIED,
+        f"{count} {'is' if len(waiting) == 1 else 'are'} refused: {named}{more}",
+        hint="let the credential's user push to them there: look at protected branches and tags, and hooks",
+        context={REFUSED_REFS: str(len(waiting))},
     )
 
 
