@@ -35,11 +35,14 @@ def alerts_of(discovery: Discovery) -> Iterator[Alert]:
         return
     if last.held:
         total = last.held + last.unchanged
+        why = f" ({last.held_why})" if last.held_why else " at once"
         text = (
-            f"{last.held} of {total} projects of {name} are gone at once; a person must say so first: "
+            f"{last.held} of {total} projects of {name} are gone{why}; a person must say so first: "
             f"`evermirror pull discover run {discovery.id} --accept`"
         )
         facts = {"gone": str(last.held), "total": str(total), "id": str(discovery.id)}
+        if last.held_why:
+            facts["why"] = last.held_why
         yield Alert(HELD, name, text, facts=facts)
     else:
         yield Alert(HELD, name, f"no removals of {name} wait any more", over=True)

@@ -130,6 +130,7 @@ WORDINGS: Mapping[str, Wording] = {
         "Discovery held",
         "项目发现被搁置",
         (
+            "{about} 中消失了 {gone} 个项目（共 {total} 个；{why}），等待人工确认：" + _ACCEPT,
             "{about} 中一次消失了 {gone} 个项目（共 {total} 个），等待人工确认：" + _ACCEPT,
             "{about} 中一次消失了 {gone} 个项目（共 {total} 个），等待人工确认",
             "{about} 中一次消失的项目过多，等待人工确认",

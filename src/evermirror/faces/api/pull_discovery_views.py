@@ -32,7 +32,8 @@ class OutcomeOut(BaseModel):
     gone: int = Field(description="No longer found: paused")
     returned: int
     refused: int = Field(description="And clashes")
-    held: int = Field(description="Removals that wait for a person: too many at once")
+    held: int = Field(description="Removals that wait for a person: too many at once, or another user looks")
+    held_why: str | None = Field(description="Set where another user looked than before")
     error: PullErrorShort | None
 
 
@@ -213,6 +214,7 @@ def outcome_out(outcome: RunOutcome | None) -> OutcomeOut | None:
         returned=outcome.returned,
         refused=outcome.refused,
         held=outcome.held,
+        held_why=printable(outcome.held_why) or None,
         error=_error(outcome.failure, outcome.ended_at),
     )
 
