@@ -22,6 +22,11 @@ class Visibility(Enum):
     INTERNAL = "internal"
     PUBLIC = "public"
 
+    @property
+    def rank(self) -> int:
+        """The higher, the more people."""
+        return ("private", "internal", "public").index(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:

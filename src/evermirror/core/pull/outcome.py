@@ -330,7 +330,12 @@ def is_noted(target: Target) -> bool:
 
 def _in_conflict(target: Target) -> bool:
     failure = target.last_failure
-    return bool(target.failures and failure is not None and failure.kind is FailureKind.CONFLICT)
+    in_conflict = failure is not None and failure.kind is FailureKind.CONFLICT and not failure.exposes
+    return bool(target.failures and in_conflict)
+
+
+def _exposes(target: Target) -> bool:
+    return bool(target.failures and target.last_failure is not None and target.last_failure.exposes)
 
 
 def _refuses_refs(target: Target) -> bool:
@@ -346,6 +351,7 @@ def _is_locked_out(target: Target) -> bool:
 # Kind of alert: whether it stands, its text before the failure's own words, and the text of its end.
 _TARGET_STANDS: Mapping[str, tuple[Callable[[Target], bool], str, str]] = {
     "target-conflict": (_in_conflict, "a person is needed at {}", "{} has no conflict any more"),
+    "visibility": (_exposes, "{} is more visible than its source", "{} is as visible as its source, or less"),
     "target-refused": (_refuses_refs, "{} does not take every ref", "{} takes every ref again"),
     "target-credential": (_is_locked_out, "a worker cannot sign in at {}", "nobody is kept out of {}"),
 }

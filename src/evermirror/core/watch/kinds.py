@@ -18,6 +18,7 @@ PROJECT_KINDS = frozenset(
         "target-paused",
         "target-conflict",
         "target-refused",
+        "visibility",
         "target-credential",
     }
 )

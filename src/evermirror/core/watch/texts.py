@@ -46,6 +46,11 @@ WORDINGS: Mapping[str, Wording] = {
     "target-refused": Wording(
         "Target refuses refs", "推送目标拒绝部分引用", ("{target} 不接受部分引用：{reason}",)
     ),
+    "visibility": Wording(
+        "Target more visible than source",
+        "推送目标比源更公开",
+        ("{target} 的可见范围大于源，已停止推送：{reason}",),
+    ),
     "target-credential": Wording(
         "Target refuses credential", "推送目标拒绝凭据", ("工作节点无法登录 {target}：{reason}",)
     ),

@@ -16,7 +16,9 @@ from evermirror.model.push import RefStanding, RefState
 from evermirror.model.report import DAY_S
 from evermirror.nodes.pull_service import TargetState
 
-TargetStatus = Literal["equal", "behind", "conflict", "refused", "failing", "paused", "new", "unknown"]
+TargetStatus = Literal[
+    "equal", "behind", "conflict", "exposed", "refused", "failing", "paused", "new", "unknown"
+]
 RefStateText = Literal["equal", "behind", "missing", "extra", "refused", "foreign"]
 
 
@@ -63,7 +65,8 @@ class TargetView(BaseModel):
     url: str
     credential: bool = Field(description="Whether it is pushed to with one")
     status: TargetStatus = Field(
-        description="new: nothing was put there yet; conflict: refs wait for a person; refused: "
+        description="new: nothing was put there yet; conflict: refs wait for a person; exposed: it "
+        "is more visible than the source, and nothing is pushed; refused: "
         "the target does not take some refs; unknown: nobody says"
     )
     last_push_at: str | None = Field(description="When something was last put there")
@@ -101,7 +104,7 @@ def pushes_view(told: PushHistory, days: int, created_at: float, now: float) -> 
 
 def target_view(state: TargetState) -> TargetView:
     target, status = state.target, _status(state)
-    failed = ("conflict", "refused", "failing", "paused")
+    failed = ("conflict", "exposed", "refused", "failing", "paused")
     failure = target.last_failure if status in failed else None
     return TargetView(
         url=printable(target.url),
@@ -125,6 +128,8 @@ def _status(state: TargetState) -> TargetStatus:
         return "paused"
     if failure is not None and failure.kind is not FailureKind.CONFLICT and not failure.of_refs:
         return "failing"
+    if failure is not None and failure.exposes:
+        return "exposed"
     if RefState.FOREIGN in states or (failure is not None and not failure.of_refs):
         return "conflict"
     if RefState.REFUSED in states or failure is not None:
