@@ -44,6 +44,7 @@ class DiscoverySpec:
     protected: Protected = Protected.OPEN
     priority: Priority = Priority.NORMAL
     interval_s: float | None = None  # None: the class's
+    hooks: bool = False  # our hook is registered at each project that is found
     every_s: float | None = 3600.0  # how often it is looked again; None: only when asked
 
 

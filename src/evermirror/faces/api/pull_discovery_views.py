@@ -68,6 +68,7 @@ class DiscoveryOut(BaseModel):
     target_credential: str | None
     visibility: VisibilityText | None
     protected_branches: Literal["open", "leave"]
+    hooks: bool
     priority: PriorityText
     sync_interval: Minutes | None
     every: Minutes | None
@@ -178,6 +179,7 @@ def _spec_fields(spec: DiscoverySpec) -> dict[str, Any]:
         "target_credential": spec.target_credential,
         "visibility": None if spec.visibility is None else spec.visibility.value,
         "protected_branches": spec.protected.value,
+        "hooks": spec.hooks,
         "priority": spec.priority.value,
         "sync_interval": None if spec.interval_s is None else minutes(spec.interval_s),
         "every": None if spec.every_s is None else minutes(spec.every_s),

@@ -34,6 +34,7 @@ from evermirror.model.forge import FoundProject, Group, Identity, Page
 from evermirror.model.url import UrlRules
 from evermirror.nodes.coordinator.discovery.discovering_branches import Branches
 from evermirror.nodes.coordinator.discovery.discovering_forges import Forges, Patience, our_mistake
+from evermirror.nodes.coordinator.discovery.discovering_hooks import FoundHooks
 from evermirror.nodes.coordinator.discovery.discovering_listing import (
     check_bounds,
     list_page,
@@ -64,6 +65,7 @@ class RunParts:
     forges: Forges
     projects: FollowedProjects
     branches: Branches
+    hooks: FoundHooks
     rules: UrlRules
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
@@ -260,7 +262,12 @@ class Run:
             made = plan(discovery, listing, bound, here, parts.rules, accept=True)
         self._show("making", steps=len(made.steps))
         async with self._targets(made) as targets:
-            stands = parts.branches.of(discovery.spec)
+            opens = parts.branches.of(discovery.spec)
+
+            def stands(row: Bound) -> None:
+                opens(row)
+                parts.hooks.stands(discovery.spec, row)
+
             steps = Steps(
                 discovery,
                 parts.projects,
