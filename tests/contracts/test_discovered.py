@@ -18,7 +18,7 @@ from evermirror.model.discovery import (
     RunState,
 )
 from evermirror.model.failure import Failure, FailureKind
-from evermirror.model.forge import Forge, FoundProject, Visibility
+from evermirror.model.forge import Forge, FoundProject, Identity, Visibility
 from evermirror.model.repo import Priority, RepoKey
 
 HOSTILE = "a\0b\udc80'; DROP TABLE discoveries; --"
@@ -79,11 +79,13 @@ async def test_discoveries_are_kept_with_all_that_is_known_of_them(store):
     full = await store.insert_discovery(new(FULL))
     assert full.id > plain.id > 0
     assert await store.load_discoveries() == (plain, full)
-    run = RunState(3, 20.0, cursor=HOSTILE, pages=2, found=200)
-    last = RunOutcome(11.0, 19.0, False, 1, 2, 3, 4, 5, 6, 7, 8, 9, FAILURE)
+    seen_as = Identity("17", HOSTILE, ("api", "read_user"))
+    run = RunState(3, 20.0, cursor=HOSTILE, pages=2, found=200, seen_as=seen_as)
+    last = RunOutcome(11.0, 19.0, False, 1, 2, 3, 4, 5, 6, 7, 8, 9, FAILURE, "who")
     changed = replace(
         full, enabled=False, group_id="77", next_at=99.5, runs=3, failures=2, run=run, last=last
     )
+    changed = replace(changed, seen_as=Identity("18", "x"))
     assert await store.save_discovery(changed)
     assert await store.load_discoveries() == (plain, changed)
     ended = replace(changed, run=None, last=replace(last, complete=True, failure=None), next_at=None)

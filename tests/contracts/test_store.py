@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from evermirror.edge.store import rows
+from evermirror.edge.store import migrations, rows
 from evermirror.edge.store.apply import in_groups
 from evermirror.edge.store.counts import ClassCounts
 from evermirror.edge.store.database import Database, parse_place
@@ -44,7 +45,8 @@ from evermirror.nodes.service import RepoFilter
 
 A, B = "example.org/team/a", "example.org/team/b"
 KNOWN = Activity((1.0, 2.0, 3.0), 900.0, 890.0, Rhythm(3.0, 1.5 - 0.25j, -0.5 + 2j))
-STEPS = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"]
+VERSIONS = Path(migrations.__file__).parent / "versions"
+STEPS = [f"{number:04}" for number in range(1, len(list(VERSIONS.glob("0*.py"))) + 1)]
 DIGEST = "ab" * 32
 HEAD = "c" * 40
 HOSTILE = "é日本\U0001f680 %_\\'\";--\r\n\x00\x1b[31m\udcff\ud800"
@@ -856,7 +858,7 @@ async def test_tables_are_those_of_the_migrations(url):
     from alembic.migration import MigrationContext
 
     pending = [m.revision for m in await pending_migrations(url)]
-    assert pending == [f"{n:04d}" for n in range(1, len(pending) + 1)]
+    assert pending == STEPS
     store = await Store.open(url)
     try:
         assert await pending_migrations(url) == ()

@@ -47,7 +47,8 @@ async def test_a_group_is_found_made_pushed_and_equal_and_what_changes_is_follow
         first = await it.create(priority="high", sync_interval=30)
         assert first["last_run"] | {"began_at": 0, "ended_at": 0} == {
             "began_at": 0, "ended_at": 0, "complete": True, "found": 2, "chosen": 2, "created": 2,
-            "unchanged": 0, "renamed": 0, "gone": 0, "returned": 0, "refused": 0, "held": 0, "error": None,
+            "unchanged": 0, "renamed": 0, "gone": 0, "returned": 0, "refused": 0, "held": 0, "held_why": None,
+            "error": None,
         }  # fmt: skip
         assert await it.projects() == {"devops/core", "devops/tools/deep/x"}
         await it.equal("devops/core", "mirrors/core")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from evermirror.edge.forge import make
+from evermirror.edge.forge.http import Patience
 from tests.nodes.discovery_house import SOURCE_TOKEN, TARGET_TOKEN, following
 from tests.support.forges.gitlab import GitLabServer
 
@@ -102,3 +105,59 @@ async def test_what_cannot_be_followed_is_refused_at_once(tmp_path, source, targ
         source.add_project("devops/a")
         await it.create()
         assert "followed already" in await it.refused(409)
+
+
+async def test_a_target_that_breaks_over_one_project_does_not_end_the_run(tmp_path, source, target):
+    for name in ("a", "b", "c", "d", "e"):
+        source.add_project(f"devops/{name}", commits=1)
+    breaks = {"method": "POST", "status": 500, "times": None}
+    target.fault("/projects", naming=b'"path":"b"', **breaks)
+    async with following(tmp_path, source, target) as it:
+        last = (await it.create())["last_run"]
+        assert (last["complete"], last["created"], last["refused"]) == (True, 4, 1)
+        assert last["error"]["error_type"] == "NETWORK_TIMEOUT"
+        row = (await it.found())["devops/b"]
+        assert row["state"] == "refused"
+        assert "500" in row["why"]
+        assert await it.projects() == {"devops/a", "devops/c", "devops/d", "devops/e"}
+        assert (await it.get())["next_run_at"] is not None
+        target.heal()
+        again = (await it.run())["last_run"]
+        assert (again["created"], again["refused"], again["error"]) == (1, 0, None)
+        await it.equal("devops/b", "mirrors/b")
+
+
+async def test_a_project_that_a_broken_answer_had_made_is_our_own_at_the_next_run(
+    tmp_path, source, target, monkeypatch
+):
+    monkeypatch.setattr(make, "Patience", partial(Patience, attempts=1))
+    source.add_project("devops/a", commits=1)
+    source.add_project("devops/b", commits=1)
+    target.protects = True
+    target.fault("/projects/mirrors%2Fb", times=1, delay_s=0.0)  # the first look finds nothing
+    target.fault("/projects", method="POST", naming=b'"path":"b"', status=502, done=True)
+    target.fault("/projects/mirrors%2Fb", status=502, times=None)  # nobody sees that it was made
+    async with following(tmp_path, source, target) as it:
+        assert (await it.create())["last_run"]["created"] == 1
+        assert target.project_at("mirrors/b") is not None
+        row = (await it.found())["devops/b"]
+        assert (row["state"], row["made_target"]) == ("refused", True)
+        target.heal()
+        assert (await it.run())["last_run"]["created"] == 1
+        await it.equal("devops/b", "mirrors/b")
+        assert (await it.found())["devops/b"]["made_target"]
+
+
+async def test_a_target_that_is_away_ends_the_run_after_a_few_projects(tmp_path, source, target):
+    names = [f"p{i:02}" for i in range(12)]
+    for name in names:
+        source.add_project(f"devops/{name}", commits=1)
+    target.fault("/projects", method="POST", status=500, times=None)
+    async with following(tmp_path, source, target) as it:
+        last = (await it.create())["last_run"]
+        assert (last["complete"], last["created"]) == (False, 0)
+        assert last["error"]["error_type"] == "NETWORK_TIMEOUT"
+        posts = [r for r in target.requests if r.method == "POST" and r.path.endswith("/projects")]
+        assert len(posts) < len(names)
+        target.heal()
+        assert (await it.run())["last_run"]["created"] == len(names)

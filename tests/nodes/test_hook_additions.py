@@ -59,7 +59,7 @@ class Adding:
         hook = Hook(forge, HookKind.MOVED, "push", "1", urls)
         answer: asyncio.Future[HookAnswer | None] = asyncio.get_running_loop().create_future()
         keys = signed_for or tuple(key_of(url) for url in urls)
-        self.additions.offer(Vouched(hook, keys, False), answer.set_result)
+        self.additions.offer(Vouched(hook, keys), answer.set_result)
         return answer
 
     async def end(self, *urls: str, forge: Forge = Forge.GITHUB) -> HookEnd:

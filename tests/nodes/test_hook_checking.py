@@ -136,3 +136,22 @@ async def test_where_no_thread_can_be_had_a_large_hook_is_to_be_sent_again(
     monkeypatch.setattr(asyncio.get_running_loop(), "run_in_executor", none_left)
     with pytest.raises(Unavailable):
         await checking().opened(Forge.GITHUB, signed(body, OWN), body, None)
+
+
+async def test_the_bodys_name_comes_before_that_of_the_address_and_both_must_be_signed_for() -> None:
+    body = push("github.com/team/new")
+    vouched = await checking().opened(Forge.GITHUB, signed(body, HOSTS), body, "github.com/team/old")
+    assert vouched.keys == ("github.com/team/new", "github.com/team/old")
+    assert (vouched.about, vouched.twin) == ("github.com/team/old", None)
+    with pytest.raises(HookRefused):  # the address names one with a secret of its own
+        await checking().opened(Forge.GITHUB, signed(body, HOSTS), body, KEY)
+    own = push(KEY)
+    vouched = await checking().opened(Forge.GITHUB, signed(own, HOSTS), own, "github.com/team/old")
+    assert vouched.keys == ("github.com/team/old",), "the body names what this secret may not speak for"
+
+
+async def test_the_same_repository_under_another_host_is_its_twin() -> None:
+    body = push("inside.example/Team/two")
+    vouched = await checking().opened(Forge.GITHUB, signed(body, FORGES), body, "outside.example/team/two")
+    assert vouched.keys[0] == "inside.example/Team/two"
+    assert vouched.twin == "outside.example/team/two"

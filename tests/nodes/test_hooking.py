@@ -106,6 +106,24 @@ async def test_the_hooks_own_address_says_which_repo_whatever_the_body_calls_it(
         await hooked.until_same(repo)
 
 
+async def test_of_a_renamed_repository_the_body_names_the_one_that_is_told(stage: Stage) -> None:
+    async with stage.up(**SETTINGS) as up:
+        hooked = Hooked(up)
+        repo = await hooked.mirrored("team/new")
+        await hooked.mirrored("team/old")
+        repo.commit()
+        hook = push_of(repo.url, SECRET)  # at the forge it is still registered with the name of before
+        answer = await hooked.send(hook, repo=up.key("team/old"))
+        assert answer.json() == {"status": "accepted", "repo": up.key("team/new"), "reason": None}
+        await hooked.until_same(repo)
+        asked = await hooked.until_ended("team/new")
+        assert [task.user for task in asked] == ["github"]
+        assert await hooked.tasks("team/old") == (), "nothing moved at the old name"
+        unknown = push_of(repo.url.replace("new", "newer"), SECRET)
+        answer = await hooked.send(unknown, repo=up.key("team/old"))
+        assert (answer.json()["status"], answer.json()["repo"]) == ("accepted", up.key("team/old"))
+
+
 async def test_a_burst_is_one_sync(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hooking_module, "ANSWER_S", 20.0)  # 200 at once take their time on a busy machine
     async with stage.up(**SETTINGS) as up:

@@ -301,6 +301,7 @@ async def test_a_source_behind_a_password_is_mirrored_in_private(stage, upstream
         catalog={"sources": [str(file)]},
         upstreams=allowing(upstream, forge),
         credentials={"corp.username": "reader", "corp.password": SECRET},
+        pull={"public_targets": [f"{forge.host}/*"]},  # whose targets anybody may read
     ) as up:
         await Pulls(up).until_ended("p/x")
         assert target.refs() == source.public_refs()

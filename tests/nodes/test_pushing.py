@@ -26,7 +26,7 @@ from evermirror.model.messages import (
 )
 from evermirror.model.push import Pushed, PushedRef, PushTo, RefOutcome, TargetId
 from evermirror.model.refs import RefsDigest
-from evermirror.model.repo import Priority, RepoKey
+from evermirror.model.repo import Priority, RepoKey, RepoSpec
 from evermirror.model.task import TaskId
 from evermirror.nodes.worker import pushing, worker
 from evermirror.nodes.worker.contact import Contact
@@ -83,6 +83,7 @@ class Shelves:
         progressed: Callable[[GitProgress], None],
         source_url: str,
         believed: RefsDigest | None,
+        source: RepoSpec,
     ) -> Pushed:
         target = to.target
         self.calls.append((target, accept, force, to.adopt))

@@ -138,6 +138,29 @@ async def test_orders_are_idempotent_mend_drift_and_leave_others_alone(town):
     assert (await town.order("remove"))["counts"] == {"not there": 2}
 
 
+@pytest.mark.parametrize("action", ["check", "register"])
+async def test_a_renamed_repository_keeps_its_hook_which_gets_its_new_address(town, action):
+    await town.add("team/old")
+    assert (await town.order("register"))["counts"] == {"made": 1}
+    (before,) = town.ours("team/old")
+    town.server.rename_project("team/old", "team/new")
+    await town.up.add(town.server.url("team/new.git"))
+    await town.up.until_status("team/new", "active")
+    done = await town.order(action, repos=[town.up.key("team/new")])
+    assert done["counts"] == {"mended": 1}
+    (row,) = town.ours("team/new")
+    assert row.id == before.id
+    assert row.url.endswith("team%2Fnew")
+    assert SECRET in (row.secret, row.signing)
+    assert (await town.order("check", repos=[town.up.key("team/new")]))["counts"] == {"as it should be": 1}
+    await asyncio.to_thread(town.server.push, "team/new", lambda repo: repo.commit("pushed"))
+
+    async def follows() -> bool:
+        return town.up.refs("team/new") == town.server.repo("team/new").public_refs()
+
+    await town.up.until(follows)
+
+
 async def test_a_token_without_rights_and_a_repo_that_is_gone_are_told(town):
     await town.add("team/x", "team/y")
     await town.up.add(town.server.url("team/gone.git"))

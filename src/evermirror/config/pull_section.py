@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, Field
 
 from evermirror.config.section import Section
-from evermirror.config.values import Count, Duration, MaybeCron, MaybeText, Number, TextList
+from evermirror.config.values import Count, Duration, Kind, MaybeCron, MaybeText, Number, TextList
 
 DAY = 86_400.0
 LOAD_METRICS_MAX = 32
@@ -62,6 +62,15 @@ class Pull(Section):
     retention: Duration = Field(default=30 * DAY, gt=0, description="How long the history of tasks is kept.")
     pushes_silence: Duration = Field(
         default=300.0, gt=0, description="A push that shows no progress for so long is ended."
+    )
+    visibility: Annotated[Literal["hold", "follow", "ignore"], Kind.CHOICE] = Field(
+        default="hold",
+        description="Where more people can see a target than its source: hold its pushes, make it follow the "
+        "source (its credential needs forge), or ignore that.",
+    )
+    public_targets: TextList = Field(
+        default=(),
+        description="Targets that may be more public than their sources, as host/path with * and ?.",
     )
     scheduler_cron: MaybeCron = Field(
         default=None, description="When due projects are started; none: as soon as they are due."

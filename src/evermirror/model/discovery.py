@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NewType
 
 from evermirror.model.failure import Failure
-from evermirror.model.forge import Forge, Visibility
+from evermirror.model.forge import Forge, Identity, Visibility
 from evermirror.model.repo import Priority, RepoKey
 
 DiscoveryId = NewType("DiscoveryId", int)
@@ -44,6 +44,7 @@ class DiscoverySpec:
     protected: Protected = Protected.OPEN
     priority: Priority = Priority.NORMAL
     interval_s: float | None = None  # None: the class's
+    hooks: bool = False  # our hook is registered at each project that is found
     every_s: float | None = 3600.0  # how often it is looked again; None: only when asked
 
 
@@ -90,8 +91,9 @@ class RunOutcome:
     gone: int = 0
     returned: int = 0
     refused: int = 0  # and clashes
-    held: int = 0  # removals that wait for a person: too many at once
+    held: int = 0  # removals that wait for a person: too many at once, or seen as another user
     failure: Failure | None = None
+    held_why: str = ""  # where another user looked than before
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class RunState:
     cursor: str | None = None
     pages: int = 0
     found: int = 0
+    seen_as: Identity | None = None  # who read these pages
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,7 @@ class Discovery:
     failures: int = 0  # runs in a row that failed
     run: RunState | None = None
     last: RunOutcome | None = None
+    seen_as: Identity | None = None  # who saw what is here: by the last run that held nothing back
 
 
 class StepKind(Enum):

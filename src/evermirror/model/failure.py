@@ -9,6 +9,8 @@ from types import MappingProxyType
 
 OURS = "ours"  # in a failure's context: the other end has no part in it; its value says what has
 CREDENTIAL = "credential"  # one that a node's settings lack
+VISIBILITY = "visibility"  # a target is more visible than its source: nothing is pushed there
+REFUSED_REFS = "refused_refs"  # how many refs a target refuses, where it takes all others
 MISSING_COMMIT = "missing_commit"  # one that was asked for, and upstream does not have (yet)
 
 
@@ -43,6 +45,16 @@ class Failure:
     def ours(self) -> bool:
         """The trouble is this node's own: it counts against no source and no target."""
         return OURS in self.context
+
+    @property
+    def exposes(self) -> bool:
+        """A push would have shown to more people what the source shows to fewer."""
+        return VISIBILITY in self.context
+
+    @property
+    def of_refs(self) -> bool:
+        """A target refuses some refs and takes the others: these refs wait, and the target is not paused."""
+        return REFUSED_REFS in self.context
 
 
 class FailureError(Exception):

@@ -22,6 +22,11 @@ class Visibility(Enum):
     INTERNAL = "internal"
     PUBLIC = "public"
 
+    @property
+    def rank(self) -> int:
+        """The higher, the more people."""
+        return ("private", "internal", "public").index(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -84,9 +89,26 @@ class TargetProject:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom a forge takes us for. Another user, or fewer scopes, may see fewer projects."""
+
+    user_id: str  # outlives a rename, and a new token of the same user
+    name: str  # the user's or the token's, for people
+    scopes: tuple[str, ...] | None = None  # sorted; None: the forge does not say
+
+
+@dataclass(frozen=True, slots=True)
 class TokenFacts:
     """What the forge says of the token that asks. None: it does not say."""
 
     name: str
     scopes: frozenset[str] | None
     expires_at: float | None  # UTC; the token is good until then
+    user_id: str | None = None
+
+    @property
+    def identity(self) -> Identity | None:
+        if self.user_id is None:
+            return None
+        scopes = None if self.scopes is None else tuple(sorted(self.scopes))
+        return Identity(self.user_id, self.name, scopes)

@@ -38,6 +38,14 @@ class PushTo:
     adopt: bool = False
 
 
+class VisibilityRule(Enum):
+    """What is done where a target is more visible than its source."""
+
+    HOLD = "hold"  # nothing is pushed until a person mends it
+    FOLLOW = "follow"  # the target is made as visible as the source
+    IGNORE = "ignore"
+
+
 class RefOutcome(Enum):
     """What became of one ref at a target."""
 

@@ -33,6 +33,7 @@ from evermirror.edge.rpc.transport import Dialer
 from evermirror.edge.store.local import LocalState
 from evermirror.edge.store.report_log import ReportLog
 from evermirror.model.address import AllowList
+from evermirror.model.push import VisibilityRule
 from evermirror.model.wire import Access
 from evermirror.nodes.basics import url_rules
 from evermirror.nodes.clock import SteadyClock
@@ -148,6 +149,8 @@ def push_settings(config: Config) -> PushSettings:
         guard=guard_settings(config),
         silence_s=config.pull.pushes_silence,
         ca_file=config.upstreams.ca_file,
+        visibility=VisibilityRule(config.pull.visibility),
+        public_targets=config.pull.public_targets,
     )
 
 

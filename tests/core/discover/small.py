@@ -50,8 +50,15 @@ class World:
         targets = {place: k.key for k in repos.values() if not k.left for place in k.targets}
         return Here(repos, names, targets)
 
-    def plan(self, *found: FoundProject, group: str = "devops", complete: bool = True, **more: bool) -> Plan:
-        listing = Listing(group, found, self.run + 1, complete)
+    def plan(
+        self,
+        *found: FoundProject,
+        group: str = "devops",
+        complete: bool = True,
+        distrust: str = "",
+        **more: bool,
+    ) -> Plan:
+        listing = Listing(group, found, self.run + 1, complete, distrust)
         return plan(self.discovery, listing, self.rows.values(), self.here(), RULES, **more)
 
     def do(self, *found: FoundProject, **more: object) -> Plan:

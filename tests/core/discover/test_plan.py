@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from evermirror.core.discover.here import Known, place_of
 from evermirror.core.discover.plan import Plan
+from evermirror.core.discover.rows import sees_less
 from evermirror.model.discovery import BoundState, StepKind
+from evermirror.model.forge import Identity
 from evermirror.model.repo import RepoKey
 from tests.core.discover.small import CHANGES, TARGET, World, a_discovery, a_project, kinds
 
@@ -355,3 +357,36 @@ def test_what_is_found_has_one_row_that_speaks_for_it(history: list[dict[str, st
         for id_, path in group.items():
             states = {r.state for r in world.rows.values() if r.forge_id == id_ and r.path == path}
             assert states & {BoundState.ACTIVE, BoundState.CLASH, BoundState.REFUSED}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (None, None, ""),
+        (None, Identity("1", "a"), ""),
+        (Identity("1", "a"), Identity("1", "renamed"), ""),
+        (Identity("1", "a"), None, "does not say now who we are"),
+        (Identity("1", "a"), Identity("2", "b"), "takes us for b (user 2) now, and took us for a (user 1)"),
+        (Identity("1", "a", ("api",)), Identity("1", "a", ("api", "read_user")), ""),
+        (Identity("1", "a", ("api", "x")), Identity("1", "a", ("x",)), "lost scopes: api"),
+        (Identity("1", "a", ("api",)), Identity("1", "a"), ""),
+        (Identity("1", "a"), Identity("1", "a", ("api",)), ""),
+    ],
+)
+def test_who_may_see_less_than_before(before: Identity | None, now: Identity | None, words: str) -> None:
+    told = sees_less(before, now)
+    assert words in told
+    assert bool(told) == bool(words)
+
+
+def test_what_a_listing_that_is_not_trusted_lacks_is_held_and_its_place_stays_its_own() -> None:
+    world = World()
+    many = [a_project(n, f"devops/p{n}") for n in range(9)]
+    world.do(*many)
+    made = world.do(*many[1:], distrust="another user")
+    assert kinds(made)["devops/p0"] == "hold"
+    another = a_project(99, "devops/p0")  # what is there now is not known to be all
+    made = world.plan(*many[1:], another, distrust="another user")
+    assert made.count(StepKind.PAUSE, StepKind.CREATE) == 0
+    assert {p.step.kind for p in made.steps if p.step.path == "devops/p0"} == {StepKind.HOLD, StepKind.CLASH}
+    assert kinds(world.do(*many[1:], distrust="another user", accept=True))["devops/p0"] == "pause"

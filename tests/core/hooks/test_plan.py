@@ -199,3 +199,20 @@ def test_a_removal_leaves_all_others_and_none_of_ours(there):
     after = applied(there, removal(there, OURS))
     assert after == [hook for hook in there if not OURS.is_ours(hook)]
     assert removal(after, OURS) == ()
+
+
+FORMER = f"{BASE}/api/webhooks/github?repo=github.com%2FOwner%2Fbefore"
+
+
+def test_a_hook_with_a_name_of_before_is_ours_and_mended():
+    made = plan(WANTED, [at(FORMER)], OURS)
+    assert (made.state, made.steps, made.renamed) == (RegistrationState.DRIFTED, (Mend("9"),), True)
+    assert any("github.com/Owner/before" in why for why in made.why)
+    both = plan(WANTED, [at(FORMER), GOOD], OURS)
+    assert (both.steps, both.renamed) == ((Remove("9"),), True)
+    assert removal([at(FORMER), GOOD], OURS) == (Remove("9"), Remove("7"))
+    assert not plan(WANTED, [GOOD], OURS).renamed
+
+
+def test_the_same_repo_under_another_host_has_a_hook_of_its_own():
+    assert not OURS.is_ours(at(f"{BASE}/api/webhooks/github?repo=inside.example.org%2FOwner%2Fname"))

@@ -19,7 +19,7 @@ from evermirror.core.pull.retry import (
 )
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.pull.silence import Silence
-from evermirror.model.failure import CREDENTIAL, OURS, Failure, FailureKind
+from evermirror.model.failure import CREDENTIAL, OURS, REFUSED_REFS, Failure, FailureKind
 from evermirror.model.pull import PullConfig
 from tests.core.pull.small import (
     CRITICAL,
@@ -383,6 +383,22 @@ def test_people_are_told_of_targets_once_each_and_when_it_is_over():
     assert told(conflict, after(conflict, None, pushes=[pushed()])) == ["-target-conflict"]
     assert told(paused, replace(paused, targets=())) == ["-target-paused"]
     assert told(conflict, replace(conflict, targets=())) == ["-target-conflict"]
+
+
+def test_refs_that_a_target_refuses_wait_and_the_target_goes_on():
+    well = project(targets=(target(),))
+    failure = Failure(K.PERMISSION_DENIED, "1 ref is refused", context={REFUSED_REFS: "1"})
+    push = replace(pushed(), failure=failure)
+    for _ in range(SETTINGS.pause_after + 1):
+        refused = after(well, K.PERMISSION_DENIED, pushes=[push])
+        assert (refused.paused, refused.config.enabled, refused.failures) == ("", True, 0)
+        assert (refused.targets[0].paused, refused.targets[0].failures) == ("", 1)
+    assert told(well, refused) == ["target-refused"]
+    assert told(refused, after(refused, K.PERMISSION_DENIED, pushes=[push])) == []
+    assert told(refused, after(refused, None, pushes=[pushed()])) == ["-target-refused"]
+    conflict = after(refused, K.CONFLICT, pushes=[pushed(kind=K.CONFLICT)])
+    assert sorted(told(refused, conflict)) == ["-target-refused", "target-conflict"]
+    assert list(standing_alerts([refused], SETTINGS)) == list(alerts_between(well, refused, SETTINGS))
 
 
 def test_what_an_alert_is_about():

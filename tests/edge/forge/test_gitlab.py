@@ -10,7 +10,7 @@ import pytest
 
 from evermirror.edge.forge.pages import read_cursor
 from evermirror.model.failure import FailureError, FailureKind
-from evermirror.model.forge import Forge, NewTarget, Visibility
+from evermirror.model.forge import Forge, Identity, NewTarget, Visibility
 from tests.edge.forge.forge_world import TOKEN, client, list_all, start
 
 
@@ -242,11 +242,16 @@ async def test_what_is_known_of_a_token(server):
     facts = await api.token()
     assert (facts.name, facts.scopes) == ("mirror robot", frozenset({"api", "read_user"}))
     assert facts.expires_at == datetime(2999, 12, 1, tzinfo=UTC).timestamp()
+    assert facts.identity == Identity("1", "mirror robot", ("api", "read_user"))
     await api.close()
     api = client(Forge.GITLAB, server, token="t2")
     assert (await api.token()).expires_at is None
-    server.fault("/personal_access_tokens", status=404, body='{"error": "404 Not Found"}')
-    assert await api.token() is None, "an old GitLab"
+    old = {"status": 404, "body": '{"error": "404 Not Found"}'}
+    server.fault("/personal_access_tokens", **old)
+    assert (await api.token()).identity == Identity("1", "robot"), "an old GitLab still says whose it is"
+    server.fault("/personal_access_tokens", **old)
+    server.fault("/user", status=403, body='{"error": "insufficient_scope"}')
+    assert await api.token() is None
     server.fault("/personal_access_tokens", body='{"name": "x", "expires_at": "soon"}')
     with pytest.raises(FailureError, match="not a date"):
         await api.token()

@@ -71,6 +71,7 @@ class PushWorld(World):
         may_push=lambda: True,
         pusher=None,
         believed=None,
+        source=None,
         **more,
     ):
         pushed = await (pusher or self.pusher).push(
@@ -82,6 +83,7 @@ class PushWorld(World):
             progressed=self.steps.append,
             source_url=repo.url,
             believed=believed,
+            source=source,
         )
         if pushed.put is not None:
             self.put[target.url] = pushed.put

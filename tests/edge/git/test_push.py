@@ -191,7 +191,7 @@ async def test_a_branch_inside_of_which_another_ones_full_name_stands(world):
     repo.branch("refs/heads/main")
     repo.branch("refs/heads/alone")
     pushed = await world.sync_and_push(repo, target)
-    assert pushed.failure.kind is FailureKind.CONFLICT
+    assert (pushed.failure.kind, pushed.failure.of_refs) == (FailureKind.PERMISSION_DENIED, True)
     assert outcomes(pushed)["refs/heads/refs/heads/main"] is RefOutcome.REFUSED
     assert set(target.refs()) == {MAIN, "refs/heads/refs/heads/alone"}
     target.git("update-ref", "refs/heads/refs/heads/main", target.tip())
@@ -767,7 +767,7 @@ async def test_a_secret_appears_nowhere(tmp_path, upstream, monkeypatch):
 
     monkeypatch.setattr(world.git, "run", spy)
     pushed = await world.sync_and_push(repo, target, credential="c")
-    assert pushed.failure.kind is FailureKind.CONFLICT
+    assert (pushed.failure.kind, pushed.failure.of_refs) == (FailureKind.PERMISSION_DENIED, True)
     assert "the secret is ***" in pushed.refs[0].reason
     assert any("push" in args for args, _ in started)
     assert secret not in repr(started) + repr(pushed)

@@ -53,13 +53,58 @@ def waiting(pushed):
     return {r.name: r.reason for r in pushed.refs if r.outcome in (RefOutcome.REFUSED, RefOutcome.CONFLICT)}
 
 
+def assert_some_refs_refused(pushed, count):
+    """The target says no to these refs; nothing of somebody else's is in their way."""
+    failure = pushed.failure
+    assert (failure.kind, failure.of_refs) == (FailureKind.PERMISSION_DENIED, True)
+    assert pushed.waiting_total == count
+    assert {ref.outcome for ref in pushed.refs if ref.name in waiting(pushed)} == {RefOutcome.REFUSED}
+    assert "adopt" not in failure.hint
+    assert "protected branches" in failure.hint
+
+
 # One ref
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "GitLab: You are not allowed to push code to protected branches on this project.",
+        "GitLab: You are not allowed to force push code to a protected branch on this project.",
+        "Gitea: Not allowed to push to protected branch main",
+        "You don't have push access to branch main",
+        "error: GH006: Protected branch update failed for refs/heads/main.",
+    ],
+)
+@pytest.mark.parametrize("hook", ["pre-receive", "update"])
+async def test_a_protected_branch_is_refused_alone_also_where_it_is_all_that_moved(
+    world, repo, target, hook, words
+):
+    await world.sync_and_push(repo, target)
+    repo.commit()
+    world.hook(target, hook, f'echo "{words}"; exit 1')
+    pushed = await world.sync_and_push(repo, target)
+    assert_some_refs_refused(pushed, 1)
+    assert words[:30] in waiting(pushed)[MAIN]
+    world.unhook(target)
+    world.assert_there(repo, target, await world.push(repo, target))
+
+
+async def test_what_stands_in_the_way_is_told_before_what_is_refused(world, repo, target):
+    world.hook(target, "update", 'test "$1" != refs/heads/a || { echo no; exit 1; }')
+    target.commit("b")
+    pushed = await world.sync_and_push(repo, target)
+    assert (pushed.failure.kind, pushed.failure.of_refs) == (FailureKind.CONFLICT, False)
+    assert "adopt" in pushed.failure.hint
+    assert pushed.failure.message.startswith("2 refs could not be put: refs/heads/b: ")
+    outcomes = {r.name: r.outcome for r in pushed.refs if r.name in waiting(pushed)}
+    assert outcomes == {"refs/heads/a": RefOutcome.REFUSED, "refs/heads/b": RefOutcome.CONFLICT}
 
 
 async def test_a_hook_that_refuses_one_ref_does_not_hold_up_the_others(world, repo, target):
     world.hook(target, "update", 'test "$1" != refs/heads/a || { echo no such branches here; exit 1; }')
     pushed = await world.sync_and_push(repo, target)
-    assert pushed.failure.kind is FailureKind.CONFLICT
+    assert_some_refs_refused(pushed, 1)
     assert waiting(pushed) == {"refs/heads/a": "hook declined"}
     assert set(target.refs()) == {MAIN, "refs/heads/b"}
     assert pushed.put == put_digest(target.refs())
@@ -79,7 +124,7 @@ async def test_a_hook_that_refuses_a_whole_push_for_one_ref_does_not_hold_up_the
     )
     world.hook(target, "pre-receive", f"{script} esac; done")
     pushed = await world.sync_and_push(repo, target)
-    assert pushed.failure.kind is FailureKind.CONFLICT
+    assert_some_refs_refused(pushed, 2)
     refused = waiting(pushed)
     assert refused.keys() == {"refs/heads/many/7", "refs/heads/a"}
     assert all("pre-receive hook declined: GitLab: You are not allowed" in r for r in refused.values())
@@ -115,7 +160,7 @@ async def test_what_was_sent_in_vain_is_not_sent_again_until_it_moves_or_a_perso
     before = commands(world)
     pushed = await world.push(repo, target, pusher=large)
     assert (commands(world), pushed.sent_bytes) == (before, 0)
-    assert (pushed.failure.kind, pushed.waiting_total) == (FailureKind.CONFLICT, 1)
+    assert_some_refs_refused(pushed, 1)
     assert pushed.refs[0].outcome is RefOutcome.REFUSED
     assert "too large" in waiting(pushed)[MAIN]
     assert "when forced" in waiting(pushed)[MAIN]
@@ -159,7 +204,7 @@ async def test_what_the_targets_settings_forbid(world, repo, target, setting, ch
     change(repo)
     repo.commit()
     pushed = await world.sync_and_push(repo, target)
-    assert pushed.failure.kind is FailureKind.CONFLICT
+    assert_some_refs_refused(pushed, 1)
     assert reason in waiting(pushed)["refs/heads/a"]
     assert target.tip() == repo.tip()
     target.git("config", setting, "false")

@@ -35,6 +35,7 @@ class Token:
     expires: str | None = None
     sees: tuple[str, ...] | None = None
     manages: bool = True  # its owner has the role that hooks need
+    user_id: int = 1  # its owner's
 
     @property
     def expired(self) -> bool:

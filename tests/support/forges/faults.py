@@ -23,6 +23,7 @@ class Fault:
     delay_s: float = 0.0  # before the answer; where not ``done``, before the request is carried out
     done: bool = False
     times: int | None = 1  # None: until ``heal``
+    naming: bytes = b""  # only where the request's body contains it
 
     @property
     def is_whole(self) -> bool:
@@ -64,7 +65,9 @@ class Faults:
     def _take(self, request: Request) -> Fault | None:
         with self._lock:
             for fault in self._ordered:
-                if fault.path in request.path and fault.method in (None, request.method) and fault.times != 0:
+                if fault.path not in request.path or fault.naming not in request.body:
+                    continue
+                if fault.method in (None, request.method) and fault.times != 0:
                     if fault.times is not None:
                         fault.times -= 1
                     return fault

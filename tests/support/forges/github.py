@@ -61,7 +61,7 @@ class GitHubServer(GitHubHookRoutes):
     def me(self, ask: Ask) -> Told:
         if ask.token is None:
             raise ApiError(401, {"message": "Requires authentication", "status": "401"})
-        return Told({"id": 1, "login": ask.token.name, "type": "User", "name": None})
+        return Told({"id": ask.token.user_id, "login": ask.token.name, "type": "User", "name": None})
 
     def show_user(self, ask: Ask, name: str) -> Told:
         return Told(_account_json(self._account(self.group_at(name))))

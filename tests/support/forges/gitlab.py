@@ -145,12 +145,17 @@ class GitLabServer(GitLabHookRoutes):
                 "revoked": False,
                 "created_at": "2026-01-01T00:00:00.000Z",
                 "scopes": list(token.scopes),
-                "user_id": 1,
+                "user_id": token.user_id,
                 "last_used_at": None,
                 "active": True,
                 "expires_at": token.expires,
             }
         )
+
+    def me(self, ask: Ask) -> Told:
+        if ask.token is None:
+            raise ApiError(401, {"message": "401 Unauthorized"})
+        return Told({"id": ask.token.user_id, "username": ask.token.name, "state": "active"})
 
     # Groups
 
@@ -367,6 +372,7 @@ class GitLabServer(GitLabHookRoutes):
 _ROUTES = (
     ("GET", r"/version", "version"),
     ("GET", r"/personal_access_tokens/self", "token_self"),
+    ("GET", r"/user", "me"),
     ("GET", r"/namespaces", "search_namespaces"),
     ("GET", r"/namespaces/([^/]+)", "show_namespace"),
     ("GET", r"/groups", "search_groups"),

@@ -11,7 +11,7 @@
                                                 old one is paused. If the new one cannot be: the old one is
                                                 paused all the same, since its address is not its own any more
     no      active                              PAUSE; HOLD where more than max(10, 20 %), or half, of all
-                                                are not found any more
+                                                are not found any more, or another user looked than before
     no      anything else                       nothing
 
 Nothing is ever deleted, neither here nor at a target. What was not found is gone only after a listing that
@@ -53,6 +53,12 @@ class Listing:
     found: Sequence[FoundProject]
     number: int  # of the run
     complete: bool = True
+    distrust: str = ""  # why it may lack what is there: another user looked than before (``sees_less``)
+
+    @property
+    def tells_gone(self) -> bool:
+        """What is not in it is gone."""
+        return self.complete and not self.distrust
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ def plan(
     chosen = {p.id: p for p in listing.found if is_chosen(discovery.spec, p)}
     rows = current_rows(bound)
     unseen = {row.key for id_, row in rows.items() if id_ not in chosen and is_made(row)}
-    places = kept_places(rows, chosen, here, complete=listing.complete)
+    places = kept_places(rows, chosen, here, complete=listing.tells_gone)
     draft = _Draft(discovery, listing, here, rules, rows, places, unseen)
     known = [p for id_, p in chosen.items() if is_made(rows.get(id_))]
     new = [p for id_, p in chosen.items() if not is_made(rows.get(id_))]
@@ -146,7 +152,8 @@ def _gone(
     """What is there still, and only no longer chosen, goes by the word of the person who chose. What the last
     run did not find, and is active all the same, was held then: it stays so, however many came since."""
     gone, there = [row for row in lost if row.state is BoundState.ACTIVE], {p.id for p in listing.found}
-    many = not accept and are_too_many(sum(row.forge_id not in there for row in gone), active)
+    many = bool(listing.distrust) or are_too_many(sum(row.forge_id not in there for row in gone), active)
+    many = many and not accept
     why = gone_words(discovery)
     for row in gone:
         was_held = not accept and row.run < listing.number - 1
@@ -274,7 +281,7 @@ class _Draft:
         known = self.here.repos.get(named.source_key)
         if known is None or not known.is_project or known.name != named.project_key:
             return False
-        gone = self.listing.complete and known.key in self.unseen
+        gone = self.listing.tells_gone and known.key in self.unseen
         return known.left or gone or known.key in self.leaving
 
     def _renamed(self, project: FoundProject, named: Named, row: Bound) -> Iterator[Planned]:
@@ -384,7 +391,7 @@ class _Draft:
         holder = self.here.names.get(named.project_key)
         if holder is not None and holder != named.source_key:
             return f"its key {named.project_key} belongs to {holder}; give this discovery a prefix"
-        if not self.listing.complete and named.source_key in self.unseen:
+        if not self.listing.tells_gone and named.source_key in self.unseen:
             return "its source is here as another project's, which may not be gone"
         known = self.here.repos.get(named.source_key)
         if known is not None and not turns and not is_itself(known, named, place):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from evermirror.core.discover.here import Here, Known, place_of
 from evermirror.core.discover.naming import Named
 from evermirror.model.discovery import Bound, BoundState
+from evermirror.model.forge import Identity
 from evermirror.model.repo import RepoKey
 
 GONE_LEAST = 10
@@ -57,6 +58,20 @@ def are_too_many(gone: int, active: int) -> bool:
     """Whether so many of all that are active may be gone only by a person's word. One alone may go; more
     than half at once is as likely a forge that does not show what it has."""
     return gone > max(GONE_LEAST, GONE_SHARE * active) or (active > 1 and 2 * gone > active)
+
+
+def sees_less(before: Identity | None, now: Identity | None) -> str:
+    """Why a listing may lack what an earlier one had: it was read as somebody else, or with fewer scopes.
+    Empty: there is no reason to think so."""
+    if before is None:
+        return ""
+    if now is None:
+        return f"the projects were seen as {before.name} before, and the forge does not say now who we are"
+    if now.user_id != before.user_id:
+        was = f"{before.name} (user {before.user_id})"
+        return f"the forge takes us for {now.name} (user {now.user_id}) now, and took us for {was} before"
+    lost = sorted(set(before.scopes or ()) - set(now.scopes)) if now.scopes is not None else []
+    return f"the token lost scopes: {', '.join(lost)}" if lost else ""
 
 
 def is_itself(known: Known, named: Named, place: str) -> bool:

@@ -24,7 +24,10 @@ def alerts_of(discovery: Discovery) -> Iterator[Alert]:
     failure = last.failure if last is not None and discovery.enabled else None
     if failure is not None and (failure.kind not in _WEATHER or discovery.failures >= WEATHER_RUNS):
         reason = _words(failure)
-        text = f"the projects of {name} cannot be followed: {reason}"
+        whole = last is not None and last.complete
+        what = f"not all projects of {name} can be made"
+        text = what if whole else f"the projects of {name} cannot be followed"
+        text = f"{text}: {reason}"
         yield Alert(FAILED, name, text, level=Level.ERROR, facts={"reason": reason})
     elif failure is None:
         yield Alert(FAILED, name, f"the projects of {name} are followed again", over=True)
@@ -32,11 +35,14 @@ def alerts_of(discovery: Discovery) -> Iterator[Alert]:
         return
     if last.held:
         total = last.held + last.unchanged
+        why = f" ({last.held_why})" if last.held_why else " at once"
         text = (
-            f"{last.held} of {total} projects of {name} are gone at once; a person must say so first: "
+            f"{last.held} of {total} projects of {name} are gone{why}; a person must say so first: "
             f"`evermirror pull discover run {discovery.id} --accept`"
         )
         facts = {"gone": str(last.held), "total": str(total), "id": str(discovery.id)}
+        if last.held_why:
+            facts["why"] = last.held_why
         yield Alert(HELD, name, text, facts=facts)
     else:
         yield Alert(HELD, name, f"no removals of {name} wait any more", over=True)

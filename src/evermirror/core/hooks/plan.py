@@ -1,8 +1,9 @@
 """What is to be done about our hook at one repo of a forge. Others' hooks are never touched.
 
 A hook is ours where its address begins as ``webhooks.url`` does, or once did, goes on with our path for that
-forge, and names this very repo. Only the scheme may differ. What is at the same host below another path is
-another server's: the hook of a trial must not be taken for the real one's.
+forge, and names this very repo, or another one of its host: that is a name which it had before, since the
+hook is at this repo. Only the scheme may differ. What is at the same host below another path is another
+server's: the hook of a trial must not be taken for the real one's.
 
 | hooks of ours there      | what is done                    | what a check says |
 |--------------------------|---------------------------------|-------------------|
@@ -58,6 +59,7 @@ class Plan:
     hook_id: str = ""
     why: tuple[str, ...] = ()
     trouble: str = ""
+    renamed: bool = False  # a hook of ours has a name that the repo had before
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,14 @@ class Ours:
         parts = _split(hook.url)
         if parts is None or (_place(parts), parts.path.rstrip("/")) not in self._addresses():
             return False
-        try:
-            return parse_qs(parts.query, max_num_fields=QUERY_FIELDS_MAX).get("repo") == [self.key]
-        except ValueError:
-            return False
+        named = _named(hook)
+        return named == self.key or (named != "" and self.is_former(named))
+
+    def is_former(self, named: str) -> bool:
+        """Another host's is the same repo under another address, and its own."""
+        host, _, path = named.partition("/")
+        own_host, _, own_path = self.key.partition("/")
+        return host == own_host and path.casefold() != own_path.casefold()
 
     def _addresses(self) -> set[tuple[str, str]]:
         known = [parts for base in self.bases if (parts := _split(base)) is not None]
@@ -96,10 +102,14 @@ def plan(wanted: WantedHook, there: Sequence[ForgeHook], ours: Ours, *, renew: b
     why = _drift(kept, wanted)
     doubles = [hook for hook in found if hook is not kept]
     mend = (Mend(kept.id),) if why or renew else ()
+    former = [name for hook in found if ours.is_former(name := _named(hook))]
+    if former:
+        why += (f"it names {former[0]:.300}, which the repository was called before",)
     if doubles:
         why += (f"it is there {len(found)} times",)
     state = RegistrationState.DRIFTED if why else RegistrationState.OK
-    return Plan(state, (*mend, *(Remove(hook.id) for hook in doubles)), kept.id, why, kept.trouble)
+    steps = (*mend, *(Remove(hook.id) for hook in doubles))
+    return Plan(state, steps, kept.id, why, kept.trouble, bool(former))
 
 
 def removal(there: Sequence[ForgeHook], ours: Ours) -> tuple[Remove, ...]:
@@ -118,6 +128,16 @@ def _drift(hook: ForgeHook, wanted: WantedHook) -> tuple[str, ...]:
         (wanted.url.startswith("https:") and not hook.checks_tls, "it does not check our certificate"),
     )
     return tuple(words for is_so, words in wrong if is_so)
+
+
+def _named(hook: ForgeHook) -> str:
+    """The repo in its address; empty: none, or several."""
+    parts = _split(hook.url)
+    try:
+        told = parse_qs(parts.query, max_num_fields=QUERY_FIELDS_MAX).get("repo", []) if parts else []
+    except ValueError:
+        return ""
+    return told[0] if len(told) == 1 else ""
 
 
 def _same_address(one: str, other: str) -> bool:

@@ -205,7 +205,7 @@ def has_credentials(project: Project | None) -> bool:
 def waits_for_a_person(project: Project | None) -> bool:
     """Whether something at a target needs a person's word."""
     failures = [t.last_failure for t in project.targets if t.failures] if project is not None else []
-    return any(f is not None and f.kind is FailureKind.CONFLICT for f in failures)
+    return any(f is not None and f.kind is FailureKind.CONFLICT and not f.exposes for f in failures)
 
 
 def _new(record: RepoRecord, now: float) -> Project:

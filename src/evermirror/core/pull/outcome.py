@@ -18,13 +18,13 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
 from evermirror.core.pull.events import TaskEnded
 from evermirror.core.pull.layers import SOURCE_SAYS, has_left, is_wanted
-from evermirror.core.pull.retry import SOURCE_RULES, TARGET_RULES, Then, is_weather, retry_delay_s
+from evermirror.core.pull.retry import SOURCE_RULES, Then, is_weather, retry_delay_s, target_rule
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.pull.silence import Silence
 from evermirror.model.alert import Alert, Level
@@ -146,8 +146,8 @@ def _targets_failed(
     if counted:
         project = _counted(project, failure, moment, settings)
     if project.targets and all(target.paused for target in project.targets):
-        kinds = {target.last_failure.kind for target in project.targets if target.last_failure is not None}
-        if not project.paused and any(TARGET_RULES[kind].then is Then.PAUSE for kind in kinds):
+        rules = [target_rule(target.last_failure) for target in project.targets if target.last_failure]
+        if not project.paused and any(rule.then is Then.PAUSE for rule in rules):
             return _pause(project, f"all its targets are paused: {words(failure)}")
     return replace(project, next_sync_at=min(project.next_sync_at, _targets_wish(project, moment.now)))
 
@@ -192,7 +192,7 @@ def _pushed(
         put_at = ended_at if push.changed or target.put_at is None else target.put_at
         return replace(target, put_at=put_at, failures=0, not_before=0.0, paused="", adopt=False), False
     target = replace(target, last_failure=failure, last_failure_at=ended_at)
-    if push.changed or failure.kind is FailureKind.CONFLICT:
+    if push.changed or failure.kind is FailureKind.CONFLICT or failure.of_refs:
         target = replace(target, adopt=False)
     silent = False
     if _is_ours(failure):
@@ -208,7 +208,7 @@ def _pushed(
 def _target_failed(
     project: Project, target: Target, failure: Failure, moment: Moment, silent: bool, settings: PullSettings
 ) -> tuple[Target, bool]:
-    now, rule, config = moment.now, TARGET_RULES[failure.kind], project.config
+    now, rule, config = moment.now, target_rule(failure), project.config
     if rule.counted and not silent:
         failures = target.failures + 1
         wait_s = retry_delay_s(config, failures, moment.interval_s)
@@ -308,39 +308,50 @@ def _target_alerts(before: Project, after: Project) -> Iterator[Alert]:
             yield Alert("target-paused", about, text, level=Level.ERROR, facts=facts)
         elif was and was.paused and not target.paused:
             yield Alert("target-paused", about, f"{target.url} is no longer paused", over=True)
-        if _in_conflict(target) and not (was and _in_conflict(was)) and target.last_failure is not None:
-            facts = {"target": target.url, "reason": words(target.last_failure)}
-            text = f"a person is needed at {target.url}: {facts['reason']}"
-            yield Alert("target-conflict", about, text, facts=facts)
-        elif was and _in_conflict(was) and not _in_conflict(target):
-            yield Alert("target-conflict", about, f"{target.url} has no conflict any more", over=True)
-        if _is_locked_out(target) and not (was and _is_locked_out(was)) and target.last_failure is not None:
-            facts = {"target": target.url, "reason": words(target.last_failure)}
-            text = f"a worker cannot sign in at {target.url}: {facts['reason']}"
-            yield Alert("target-credential", about, text, facts=facts)
-        elif was and _is_locked_out(was) and not _is_locked_out(target):
-            yield Alert("target-credential", about, f"nobody is kept out of {target.url}", over=True)
+        for kind, (stands, text, over) in _TARGET_STANDS.items():
+            if stands(target) and not (was and stands(was)) and target.last_failure is not None:
+                facts = {"target": target.url, "reason": words(target.last_failure)}
+                yield Alert(kind, about, f"{text.format(target.url)}: {facts['reason']}", facts=facts)
+            elif was and stands(was) and not stands(target):
+                yield Alert(kind, about, over.format(target.url), over=True)
     for target in known.values():
-        about = f"{after.name} → {target.url}"
+        about, text = f"{after.name} → {target.url}", f"{target.url} is no longer a target"
         if target.paused:
-            yield Alert("target-paused", about, f"{target.url} is no longer a target", over=True)
-        if _in_conflict(target):
-            yield Alert("target-conflict", about, f"{target.url} is no longer a target", over=True)
-        if _is_locked_out(target):
-            yield Alert("target-credential", about, f"{target.url} is no longer a target", over=True)
+            yield Alert("target-paused", about, text, over=True)
+        for kind, (stands, *_) in _TARGET_STANDS.items():
+            if stands(target):
+                yield Alert(kind, about, text, over=True)
 
 
 def is_noted(target: Target) -> bool:
     """Whether an alert stands about it."""
-    return bool(target.paused) or (target.failures > 0 and (_in_conflict(target) or _is_locked_out(target)))
+    return bool(target.paused) or any(stands(target) for stands, *_ in _TARGET_STANDS.values())
 
 
 def _in_conflict(target: Target) -> bool:
     failure = target.last_failure
-    return bool(target.failures and failure is not None and failure.kind is FailureKind.CONFLICT)
+    in_conflict = failure is not None and failure.kind is FailureKind.CONFLICT and not failure.exposes
+    return bool(target.failures and in_conflict)
+
+
+def _exposes(target: Target) -> bool:
+    return bool(target.failures and target.last_failure is not None and target.last_failure.exposes)
+
+
+def _refuses_refs(target: Target) -> bool:
+    return bool(target.failures and target.last_failure is not None and target.last_failure.of_refs)
 
 
 def _is_locked_out(target: Target) -> bool:
     """Whoever was to push there lacks the credential for it."""
     failure = target.last_failure
     return bool(target.failures and failure is not None and failure.context.get(OURS) == CREDENTIAL)
+
+
+# Kind of alert: whether it stands, its text before the failure's own words, and the text of its end.
+_TARGET_STANDS: Mapping[str, tuple[Callable[[Target], bool], str, str]] = {
+    "target-conflict": (_in_conflict, "a person is needed at {}", "{} has no conflict any more"),
+    "visibility": (_exposes, "{} is more visible than its source", "{} is as visible as its source, or less"),
+    "target-refused": (_refuses_refs, "{} does not take every ref", "{} takes every ref again"),
+    "target-credential": (_is_locked_out, "a worker cannot sign in at {}", "nobody is kept out of {}"),
+}

@@ -21,6 +21,7 @@ the host. Nothing is ever deleted for a failure.
 | AUTH_FAILED       | yes    | that target is paused at once, others go on                 |
 | NOT_FOUND         | yes    | the same                                                    |
 | PERMISSION_DENIED | yes    | the same                                                    |
+| … of some refs    | no     | the normal interval: these refs wait, the others go on      |
 | RATE_LIMITED      | no     | Retry-After, else the first delay                           |
 | CONFLICT          | no     | the normal interval: what is in conflict waits for a person |
 | DISK_FULL         | no     | the normal interval                                         |
@@ -37,7 +38,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from evermirror.model.failure import FailureKind
+from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.pull import RETRY_DELAY_MAX_S, Project, PullConfig
 from evermirror.model.repo import Priority
 
@@ -92,6 +93,11 @@ TARGET_RULES: Mapping[FailureKind, Rule] = MappingProxyType(
         FailureKind.DISK_FULL: _NORMAL,
     }
 )
+
+
+def target_rule(failure: Failure) -> Rule:
+    """What follows a failure at a target."""
+    return _NORMAL if failure.of_refs else TARGET_RULES[failure.kind]
 
 
 def is_weather(kind: FailureKind, *, counted: bool) -> bool:

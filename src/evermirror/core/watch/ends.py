@@ -13,6 +13,8 @@ _ENDS = tuple(
         ("is disabled", "项目已停用"),
         ("is no longer paused", "已不再暂停"),
         ("has no conflict any more", "冲突已消除"),
+        ("is as visible as its source, or less", "可见范围已不大于源"),
+        ("takes every ref again", "已接受所有引用"),
         ("nobody is kept out of", "所有工作节点都能登录"),
         ("is no longer a target", "已不再是推送目标"),
         ("is called (?P<name>.+) now", "已改名为 {name}"),

@@ -12,7 +12,15 @@ ALERTS_OVERFLOW = "alerts-overflow"
 
 # Told by the pull machine from the state of projects: after a restart they follow from it again
 PROJECT_KINDS = frozenset(
-    {"project-failing", "project-paused", "target-paused", "target-conflict", "target-credential"}
+    {
+        "project-failing",
+        "project-paused",
+        "target-paused",
+        "target-conflict",
+        "target-refused",
+        "visibility",
+        "target-credential",
+    }
 )
 PULL_KINDS = PROJECT_KINDS | {"source-weather"}
 MONITORING_KINDS = frozenset({"project-failing", "error-kind", "failure-rate"})

@@ -43,6 +43,14 @@ WORDINGS: Mapping[str, Wording] = {
     "project-paused": Wording("Project paused", "项目已暂停", ("{project} 已暂停，等待人工重置：{reason}",)),
     "target-paused": Wording("Target paused", "推送目标已暂停", ("{target} 已暂停：{reason}",)),
     "target-conflict": Wording("Target in conflict", "推送目标冲突", ("{target} 需要人工处理：{reason}",)),
+    "target-refused": Wording(
+        "Target refuses refs", "推送目标拒绝部分引用", ("{target} 不接受部分引用：{reason}",)
+    ),
+    "visibility": Wording(
+        "Target more visible than source",
+        "推送目标比源更公开",
+        ("{target} 的可见范围大于源，已停止推送：{reason}",),
+    ),
     "target-credential": Wording(
         "Target refuses credential", "推送目标拒绝凭据", ("工作节点无法登录 {target}：{reason}",)
     ),
@@ -145,6 +153,7 @@ WORDINGS: Mapping[str, Wording] = {
         "Discovery held",
         "项目发现被搁置",
         (
+            "{about} 中消失了 {gone} 个项目（共 {total} 个；{why}），等待人工确认：" + _ACCEPT,
             "{about} 中一次消失了 {gone} 个项目（共 {total} 个），等待人工确认：" + _ACCEPT,
             "{about} 中一次消失了 {gone} 个项目（共 {total} 个），等待人工确认",
             "{about} 中一次消失的项目过多，等待人工确认",

@@ -28,7 +28,8 @@ class ForgeApi(Protocol):
     def forge(self) -> Forge: ...
 
     async def token(self) -> TokenFacts | None:
-        """None: the forge cannot tell, or there is no token."""
+        """Who asks. None: the forge cannot tell, or there is no token. AUTH_FAILED: the forge takes us for
+        nobody, also where it answers everything else as to anybody (a Gitea before 1.20 does)."""
         ...
 
     async def close(self) -> None:

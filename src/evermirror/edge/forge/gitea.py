@@ -59,7 +59,8 @@ class Gitea:
         await self._http.close()
 
     async def token(self) -> TokenFacts | None:
-        """Gitea tells neither scopes nor an end."""
+        """Gitea tells neither scopes nor an end. A token that lacks the scope for this is somebody's all the
+        same; nobody is refused."""
         if not self._signed_in:
             return None
         try:
@@ -68,7 +69,7 @@ class Gitea:
             if error.failure.kind is FailureKind.PERMISSION_DENIED:
                 return None
             raise
-        return TokenFacts(words.text(row, "login"), None, None)
+        return TokenFacts(words.text(row, "login"), None, None, str(words.number(row, "id")))
 
     # As a source
 

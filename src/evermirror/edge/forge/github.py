@@ -69,10 +69,11 @@ class GitHub:
             if error.failure.kind is FailureKind.PERMISSION_DENIED:
                 return None  # an app's token
             raise
-        name = words.text(words.as_row(words.parse(answer.data)), "login")
+        row = words.as_row(words.parse(answer.data))
         scopes = answer.headers.get("x-oauth-scopes")  # of classic tokens only
         known = None if scopes is None else frozenset(s.strip() for s in scopes.split(",") if s.strip())
-        return TokenFacts(name, known, _moment(answer.headers.get(EXPIRES)))
+        expires_at = _moment(answer.headers.get(EXPIRES))
+        return TokenFacts(words.text(row, "login"), known, expires_at, str(words.number(row, "id")))
 
     # As a source
 

@@ -77,11 +77,21 @@ class GitLab:
             row = words.as_row(words.parse((await self._http.get("/personal_access_tokens/self")).data))
         except FailureError as error:
             if error.failure.kind in (FailureKind.NOT_FOUND, FailureKind.PERMISSION_DENIED):
-                return None  # before 15.5, or a token of another kind
+                return await self._user()  # before 15.5, or a token of another kind
             raise
         scopes = row.get("scopes")
         known = frozenset(str(s) for s in scopes) if isinstance(scopes, list) else None
-        return TokenFacts(words.text(row, "name"), known, _midnight(words.text_or_none(row, "expires_at")))
+        expires_at = _midnight(words.text_or_none(row, "expires_at"))
+        return TokenFacts(words.text(row, "name"), known, expires_at, _number_or_none(row, "user_id"))
+
+    async def _user(self) -> TokenFacts | None:
+        try:
+            row = words.as_row(words.parse((await self._http.get("/user")).data))
+        except FailureError as error:
+            if error.failure.kind in (FailureKind.NOT_FOUND, FailureKind.PERMISSION_DENIED):
+                return None  # it may not be asked
+            raise
+        return TokenFacts(words.text(row, "username"), None, None, _number_or_none(row, "id"))
 
     # As a source
 
@@ -259,6 +269,10 @@ def _number_in(group_id: str) -> int:
     if len(told) > ID_DIGITS_MAX or not (told.isascii() and told.isdigit()):
         words.wrong("a group's id is not a number")
     return int(told)
+
+
+def _number_or_none(row: Row, name: str) -> str | None:
+    return None if row.get(name) is None else str(words.number(row, name))
 
 
 def _checked(row: Row, name: str, path: str) -> Row:

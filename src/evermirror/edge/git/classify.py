@@ -238,6 +238,9 @@ _AFTER_HTTP = (
     ),
 )
 
+# Words that name a branch or tag are about that ref, and not about the whole target.
+_OF_THE_WHOLE = r"^(?!.*(?:protected|\bbranch|\btags?\b|refs/)).*"
+
 # Of a push, before the rules above. A push writes nothing here, so whoever lacks room is the target: its
 # trouble, which mostly ends without us, as an outage does. No person here can do anything about it.
 _OF_PUSHES = (
@@ -253,13 +256,13 @@ _OF_PUSHES = (
     _rule(
         "target-refuses",
         FailureKind.PERMISSION_DENIED,
-        r"not allowed to push(?:(?!protected).)*$",
+        _OF_THE_WHOLE + r"not allowed to push",
         r"Permission to .* denied",
         r"write access to repository not granted",
         r"marked as read.only",
         r"(?:repository|project|which|it) (?:is|was) (?:archived|read.only)",
         r"Read-only file system",
-        r"(?:does not|doesn't|don't) have (?:write|push)",
+        _OF_THE_WHOLE + r"(?:does not|doesn't|don't) have (?:write|push)",
         r"permission denied for writing",
         r"insufficient permission for adding an object",
         says=_Says.ANY,

@@ -21,6 +21,7 @@ from evermirror.core.push.plan import LastPut, PushPlan, public_refs
 from evermirror.core.push.settle import Settled, intents, settle
 from evermirror.core.push.standing import REFS_SHOWN, standing_of
 from evermirror.edge.forge.default_branch import DefaultBranches
+from evermirror.edge.forge.visibility import Visibilities
 from evermirror.edge.git.classify import at_target
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.damage import judge_damage
@@ -28,6 +29,7 @@ from evermirror.edge.git.folder import Locks, folder_id
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.edge.git.probe import Prober, Seen
 from evermirror.edge.git.progress import GitProgress
+from evermirror.edge.git.push_exposure import Exposure
 from evermirror.edge.git.push_planning import Planning
 from evermirror.edge.git.push_sending import PushSettings as PushSettings
 from evermirror.edge.git.push_sending import Sending, out_of_contact
@@ -39,7 +41,7 @@ from evermirror.edge.git.surroundings import surroundings
 from evermirror.edge.git.upkeep import is_damaged
 from evermirror.edge.store.whole import whole
 from evermirror.errors import InvalidUrl
-from evermirror.model.failure import OURS, Failure, FailureError, FailureKind
+from evermirror.model.failure import OURS, REFUSED_REFS, Failure, FailureError, FailureKind
 from evermirror.model.printable import one_line
 from evermirror.model.push import (
     PUSHES_MAX,
@@ -75,6 +77,7 @@ class _Wish:
     may_push: MayPush
     progressed: Progressed
     believed: RefsDigest | None
+    source: RepoSpec | None
 
 
 @dataclass(slots=True)
@@ -105,6 +108,13 @@ class Pusher:
         self._clock = clock
         self._locks = Locks(git.settings.own_dir / "pushes", settings.lock_wait_s)
         self._branches = DefaultBranches(self._addresses, git.credentials.redactor, settings.ca_file)
+        self._exposure = Exposure(
+            prober,
+            git.credentials,
+            Visibilities(self._addresses, git.credentials.redactor, settings.ca_file),
+            settings.visibility,
+            settings.public_targets,
+        )
         self._surroundings: dict[str, str] = {}  # asked for once it is needed
 
     async def behind(self, key: RepoKey, to: PushTo) -> bool:
@@ -139,12 +149,13 @@ class Pusher:
         progressed: Progressed,
         source_url: str = "",
         believed: RefsDigest | None = None,
+        source: RepoSpec | None = None,
     ) -> Pushed:
         """Make the target what the mirror is, as far as that is ours to do. Whatever goes wrong with it is in
         ``Pushed.failure``; it is ``corrupt`` where the mirror must be mended first. ``accept``: a person's
         word for what the guard holds; ``force`` reads the target also where nothing seems to be left to do.
         ``believed`` is the digest of the mirror's refs as its last sync left them: where others are found,
-        the disk lost them and not the source."""
+        the disk lost them and not the source. ``source``: nothing is shown to more people than it is."""
         started_at = self._clock()
         try:
             spec = self._spec(to)
@@ -154,7 +165,7 @@ class Pusher:
             )
             told = await self._told(failure, source_url or key, "")
             return Pushed(to.target, None, started_at=started_at, ended_at=self._clock(), failure=told)
-        wish = _Wish(key, to, spec, accept, force, may_push, progressed, believed)
+        wish = _Wish(key, to, spec, accept, force, may_push, progressed, believed, source)
         try:
             async with self._locks.hold(folder_id(RepoKey(f"{key}\n{to.target}"))) as lock_fd:
                 pushed = await self._push(wish, lock_fd)
@@ -197,6 +208,10 @@ class Pusher:
                 context={"guard": plan.held.value},
             )
             return
+        if wish.source is not None and (plan.changes or wish.force):
+            work.failure = await self._exposure.check(wish.source, wish.spec)
+            if work.failure is not None:
+                return
         if plan.changes:
             await self._write(wish, work, await asyncio.to_thread(intents, plan))
         sending = await self._send(wish, work, plan, seen)
@@ -211,7 +226,7 @@ class Pusher:
             settle, plan, work.wanted.refs, sending.told, sending.begun, there
         )
         work.failure = await asyncio.to_thread(self._failure_of, work, plan, sending.failure or unseen)
-        if work.failure is None or work.failure.kind is FailureKind.CONFLICT:
+        if work.failure is None or work.failure.kind is FailureKind.CONFLICT or work.failure.of_refs:
             await self._follow_head(wish, work, work.after)
         try:
             await self._write(wish, work, work.settled.put)
@@ -325,7 +340,7 @@ class Pusher:
             words = one_line("; ".join(settled.wrong[:REFS_IN_WORDS]))
             return Failure(FailureKind.UNKNOWN, f"after the push the target differs: {words}")
         waiting = [r for r in settled.refs if r.outcome in (RefOutcome.CONFLICT, RefOutcome.REFUSED)]
-        return conflict(waiting) if waiting else None
+        return not_put(waiting) if waiting else None
 
     def _pushed(self, wish: _Wish, work: _Work) -> Pushed:
         settled = work.settled
@@ -378,14 +393,25 @@ def _damaged(what: str) -> Failure:
     )
 
 
-def conflict(waiting: list[PushedRef]) -> Failure:
-    """Some refs wait for a person; the others are through."""
-    named = one_line("; ".join(f"{ref.name:.200}: {ref.reason:.300}" for ref in waiting[:REFS_IN_WORDS]))
+def not_put(waiting: list[PushedRef]) -> Failure:
+    """Some refs wait for a person; the others are through. What stands in the way can be overwritten
+    (adopt); what the target refuses only the target's own rules can let through."""
+    in_conflict = [ref for ref in waiting if ref.outcome is RefOutcome.CONFLICT]
+    told = (in_conflict + [ref for ref in waiting if ref.outcome is RefOutcome.REFUSED])[:REFS_IN_WORDS]
+    named = one_line("; ".join(f"{ref.name:.200}: {ref.reason:.300}" for ref in told))
     more = f"; and {len(waiting) - REFS_IN_WORDS} more" if len(waiting) > REFS_IN_WORDS else ""
+    count = f"{len(waiting)} ref{'s' * (len(waiting) != 1)}"
+    if in_conflict:
+        return Failure(
+            FailureKind.CONFLICT,
+            f"{count} could not be put: {named}{more}",
+            hint="make room for them at the target, or have what is there overwritten (adopt)",
+        )
     return Failure(
-        FailureKind.CONFLICT,
-        f"{len(waiting)} ref{'s' * (len(waiting) != 1)} could not be put: {named}{more}",
-        hint="make room for them at the target, or have what is there overwritten (adopt)",
+        FailureKind.PERMISSION_DENIED,
+        f"{count} {'is' if len(waiting) == 1 else 'are'} refused: {named}{more}",
+        hint="let the credential's user push to them there: look at protected branches and tags, and hooks",
+        context={REFUSED_REFS: str(len(waiting))},
     )
 
 

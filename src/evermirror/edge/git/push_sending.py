@@ -27,6 +27,7 @@ from evermirror.edge.git.progress import GitProgress, ProgressReader
 from evermirror.edge.git.push_command import HOOK_REFUSED_ALL, push_args, read_porcelain, shown_command
 from evermirror.model.failure import OURS, Failure, FailureError, FailureKind
 from evermirror.model.printable import one_line
+from evermirror.model.push import VisibilityRule
 from evermirror.model.url import UrlRules
 
 PAIRS_MAX = 20_000_000  # of a ref to be pushed and one that is there, in one command: about 20 s
@@ -50,6 +51,8 @@ class PushSettings:
     in_vain_bytes: int = 10_000_000  # sent for nothing: from here on it is a cost
     lock_wait_s: float = 60.0
     ca_file: Path | None = None  # for the forges' APIs, as git has it in its own settings
+    visibility: VisibilityRule = VisibilityRule.HOLD
+    public_targets: tuple[str, ...] = ()  # that may be more visible than their sources
 
 
 @dataclass(slots=True)

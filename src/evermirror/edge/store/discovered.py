@@ -24,7 +24,7 @@ from evermirror.model.discovery import (
     RunOutcome,
     RunState,
 )
-from evermirror.model.forge import Forge, FoundProject, Visibility
+from evermirror.model.forge import Forge, FoundProject, Identity, Visibility
 from evermirror.model.repo import Priority, RepoKey
 
 FORGE_ID_BYTES_MAX = 300  # shares an index entry with the path
@@ -195,6 +195,7 @@ def _discovery_in(discovery: Discovery) -> dict[str, Any]:
         "failures": discovery.failures,
         "run": None if discovery.run is None else rows.json_in(dataclasses.asdict(discovery.run)),
         "last": None if discovery.last is None else rows.json_in(_outcome_in(discovery.last)),
+        "seen_as": None if discovery.seen_as is None else rows.json_in(dataclasses.asdict(discovery.seen_as)),
     }
 
 
@@ -210,9 +211,21 @@ def _discovery_out(row: rows.Row) -> Discovery:
         next_at=row.next_at,
         runs=row.runs,
         failures=row.failures,
-        run=None if run is None else RunState(**_known(RunState, run)),
+        run=None if run is None else _run_out(run),
         last=None if last is None else _outcome_out(last),
+        seen_as=_identity_out(rows.json_out(row.seen_as)),
     )
+
+
+def _run_out(told: Mapping[str, Any]) -> RunState:
+    return RunState(**_known(RunState, told) | {"seen_as": _identity_out(told.get("seen_as"))})
+
+
+def _identity_out(told: Mapping[str, Any] | None) -> Identity | None:
+    if told is None:
+        return None
+    scopes = told.get("scopes")
+    return Identity(**_known(Identity, told) | {"scopes": None if scopes is None else tuple(scopes)})
 
 
 def _spec_in(spec: DiscoverySpec) -> dict[str, Any]:

@@ -80,6 +80,7 @@ discoveries = sa.Table(
     sa.Column("failures", sa.Integer(), nullable=False),
     sa.Column("run", sa.Text()),  # null: none is under way
     sa.Column("last", sa.Text()),
+    sa.Column("seen_as", sa.Text()),  # null: not known
     sqlite_autoincrement=True,
 )
 

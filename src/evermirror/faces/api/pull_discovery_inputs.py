@@ -47,6 +47,7 @@ class SpecIn(Input):
     protected_branches: Literal["open", "leave"] = Field(
         "open", description="Of projects that were made: opened, so that a rewrite can be followed"
     )
+    hooks: bool = Field(False, description="Our hook is registered at each project that is found")
     priority: PriorityText = "normal"
     sync_interval: Interval | None = Field(None, description="In minutes; null: the priority's own")
     every: Every | None = Field(60.0, description=_EVERY)
@@ -109,6 +110,7 @@ _SPEC: dict[str, Any] = {
     "target_credential": _as("target_credential"),
     "visibility": _as("visibility", Visibility),
     "protected_branches": _as("protected", Protected),
+    "hooks": _as("hooks"),
     "priority": _as("priority", Priority),
     "sync_interval": _as("interval_s", lambda value: value * MINUTE),
     "every": _as("every_s", lambda value: value * MINUTE),

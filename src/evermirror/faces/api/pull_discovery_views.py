@@ -32,7 +32,8 @@ class OutcomeOut(BaseModel):
     gone: int = Field(description="No longer found: paused")
     returned: int
     refused: int = Field(description="And clashes")
-    held: int = Field(description="Removals that wait for a person: too many at once")
+    held: int = Field(description="Removals that wait for a person: too many at once, or another user looks")
+    held_why: str | None = Field(description="Set where another user looked than before")
     error: PullErrorShort | None
 
 
@@ -67,6 +68,7 @@ class DiscoveryOut(BaseModel):
     target_credential: str | None
     visibility: VisibilityText | None
     protected_branches: Literal["open", "leave"]
+    hooks: bool
     priority: PriorityText
     sync_interval: Minutes | None
     every: Minutes | None
@@ -177,6 +179,7 @@ def _spec_fields(spec: DiscoverySpec) -> dict[str, Any]:
         "target_credential": spec.target_credential,
         "visibility": None if spec.visibility is None else spec.visibility.value,
         "protected_branches": spec.protected.value,
+        "hooks": spec.hooks,
         "priority": spec.priority.value,
         "sync_interval": None if spec.interval_s is None else minutes(spec.interval_s),
         "every": None if spec.every_s is None else minutes(spec.every_s),
@@ -213,6 +216,7 @@ def outcome_out(outcome: RunOutcome | None) -> OutcomeOut | None:
         returned=outcome.returned,
         refused=outcome.refused,
         held=outcome.held,
+        held_why=printable(outcome.held_why) or None,
         error=_error(outcome.failure, outcome.ended_at),
     )
 

@@ -16,9 +16,10 @@ from evermirror.model.push import RefStanding, RefState
 from evermirror.model.report import DAY_S
 from evermirror.nodes.pull_service import TargetState
 
-TargetStatus = Literal["equal", "behind", "conflict", "failing", "paused", "new", "unknown"]
+TargetStatus = Literal[
+    "equal", "behind", "conflict", "exposed", "refused", "failing", "paused", "new", "unknown"
+]
 RefStateText = Literal["equal", "behind", "missing", "extra", "refused", "foreign"]
-_CONFLICTS = (RefState.FOREIGN, RefState.REFUSED)
 
 
 class PushDayView(BaseModel):
@@ -64,7 +65,9 @@ class TargetView(BaseModel):
     url: str
     credential: bool = Field(description="Whether it is pushed to with one")
     status: TargetStatus = Field(
-        description="new: nothing was put there yet; conflict: refs wait for a person; unknown: nobody says"
+        description="new: nothing was put there yet; conflict: refs wait for a person; exposed: it "
+        "is more visible than the source, and nothing is pushed; refused: "
+        "the target does not take some refs; unknown: nobody says"
     )
     last_push_at: str | None = Field(description="When something was last put there")
     checked_at: str | None = Field(description="When a push last looked")
@@ -101,7 +104,8 @@ def pushes_view(told: PushHistory, days: int, created_at: float, now: float) -> 
 
 def target_view(state: TargetState) -> TargetView:
     target, status = state.target, _status(state)
-    failure = target.last_failure if status in ("conflict", "failing", "paused") else None
+    failed = ("conflict", "exposed", "refused", "failing", "paused")
+    failure = target.last_failure if status in failed else None
     return TargetView(
         url=printable(target.url),
         credential=target.credential is not None,
@@ -118,13 +122,18 @@ def target_view(state: TargetState) -> TargetView:
 
 def _status(state: TargetState) -> TargetStatus:
     target: Target = state.target
-    waits = target.last_failure is not None and target.last_failure.kind is FailureKind.CONFLICT
+    failure = target.last_failure if target.failures else None
+    states = {ref.state for ref in state.refs}
     if target.paused:
         return "paused"
-    if target.failures and not waits:
+    if failure is not None and failure.kind is not FailureKind.CONFLICT and not failure.of_refs:
         return "failing"
-    if target.failures or any(ref.state in _CONFLICTS for ref in state.refs):
+    if failure is not None and failure.exposes:
+        return "exposed"
+    if RefState.FOREIGN in states or (failure is not None and not failure.of_refs):
         return "conflict"
+    if RefState.REFUSED in states or failure is not None:
+        return "refused"
     if target.put is None:
         return "new"
     if any(ref.state is not RefState.EQUAL for ref in state.refs):

@@ -215,17 +215,6 @@ async def leading(
         resolver = Resolver(AllowList.parse(list(config.upstreams.allow)))
         stack.callback(resolver.close)
         paces = Paces()
-        discovering, credential_watch = await make_discovering(
-            config,
-            credentials,
-            resolver,
-            store=store,
-            pull=pull,
-            pulling=pulling,
-            alerting=alerting,
-            clock=clock,
-            paces=paces,
-        )
         registering = await make_registering(
             config,
             credentials,
@@ -236,6 +225,18 @@ async def leading(
             clock=clock,
             expect=learning.expect,
             unexpected=learning.forget,
+        )
+        discovering, credential_watch = await make_discovering(
+            config,
+            credentials,
+            resolver,
+            store=store,
+            pull=pull,
+            pulling=pulling,
+            alerting=alerting,
+            clock=clock,
+            paces=paces,
+            registering=registering,
         )
         delivering = await make_delivering(config, store, event_feed, alerting, clock)
         for work in (event_feed.run, alerting.run, fleet.run):  # end after all that tell them something

@@ -70,6 +70,7 @@ class Targets(Protocol):
         progressed: Callable[[GitProgress], None],
         source_url: str,
         believed: RefsDigest | None,
+        source: RepoSpec,
     ) -> Pushed:
         """What did not work is the result's ``failure``, ``corrupt`` where the mirror is to be mended: so it
         is where its refs are not the ``believed`` ones. ``may_push`` is asked before each step."""
@@ -96,6 +97,7 @@ class NoTargets:
         progressed: Callable[[GitProgress], None],
         source_url: str,
         believed: RefsDigest | None,
+        source: RepoSpec,
     ) -> Pushed:
         failure = Failure(FailureKind.UNKNOWN, "this worker does not push", context={"target_url": to.url})
         return Pushed(to.target, None, failure=failure)

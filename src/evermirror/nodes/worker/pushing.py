@@ -99,6 +99,7 @@ class Pushing:
             progressed=progressed,
             source_url=repo.source_url or repo.spec.url,
             believed=repo.told,
+            source=repo.spec,
         )
 
     def _may_push(self, this: Round) -> bool:

@@ -108,6 +108,9 @@ def discover(
     leave_protected: Annotated[
         bool, typer.Option("--leave-protected", help="Protected branches of what is made stay closed.")
     ] = False,
+    hooks: Annotated[
+        bool, typer.Option("--hooks", help="Register our hook at each project that is found.")
+    ] = False,
     ssh: Annotated[bool, typer.Option("--ssh", help="git asks by ssh.")] = False,
     no_wait: NoWait = False,
     yes: Yes = False,
@@ -135,6 +138,7 @@ def discover(
         prefix=prefix,
         visibility=one_of("--visibility", visibility, VISIBILITIES),
         protected_branches="leave" if leave_protected else None,
+        hooks=hooks or None,
         over_ssh=ssh or None,
     )
     body |= every_of(every, once=once)

@@ -78,6 +78,9 @@ def change(
             "--leave-protected/--open-protected", help="Protected branches of what is made from now on."
         ),
     ] = None,
+    hooks: Annotated[
+        bool | None, typer.Option("--hooks/--no-hooks", help="Register our hook at what is found.")
+    ] = None,
     ssh: Annotated[bool | None, typer.Option("--ssh/--no-ssh", help="git asks by ssh.")] = None,
     without: Annotated[
         list[str] | None,
@@ -108,6 +111,7 @@ def change(
         prefix=prefix,
         visibility=one_of("--visibility", visibility, VISIBILITIES),
         protected_branches=None if leave_protected is None else "leave" if leave_protected else "open",
+        hooks=hooks,
         over_ssh=ssh,
     )
     body |= every_of(every, once=once)

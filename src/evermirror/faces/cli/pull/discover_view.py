@@ -65,9 +65,11 @@ def tell_held(answer: Fields) -> None:
 
 def held_words(answer: Fields) -> tuple[str, str]:
     """What waits for a person, and how it is said."""
-    held = count_of(_fields(answer.get("last_run")).get("held"))
+    last = _fields(answer.get("last_run"))
+    words = label("{held} projects are gone at once and wait for your word", held=count_of(last.get("held")))
+    why = last.get("held_why")
     return (
-        label("{held} projects are gone at once and wait for your word", held=held),
+        f"{words} ({one_line(str(why))})" if why else words,
         f"`evermirror pull discover run {answer.get('id')} --accept`",
     )
 

@@ -57,6 +57,7 @@ class Discovering:
         self._poke = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._branches: asyncio.Task[None] | None = None
+        self._hooks: asyncio.Task[None] | None = None
         self._previews = Previews(parts, self._start)
 
     # Life
@@ -81,6 +82,7 @@ class Discovering:
                 while True:
                     self._start_due()
                     self._look_at_branches()
+                    self._look_at_hooks()
                     await self._until_something()
             finally:
                 self._group = None
@@ -157,7 +159,8 @@ class Discovering:
         now = self._parts.clock()
         times = [d.next_at or 0.0 for d in self._known.values() if self._may_start(d)]
         free = len(self._running) < RUNS_AT_ONCE
-        most_s = BRANCHES_S if self._parts.branches.waiting else SLEEP_MAX_S
+        waiting = self._parts.branches.waiting or self._parts.hooks.waiting
+        most_s = BRANCHES_S if waiting else SLEEP_MAX_S
         sleep_s = min([most_s, *(at - now for at in times if free)])
         try:
             async with asyncio.timeout(max(SLEEP_MIN_S, sleep_s)):
@@ -169,6 +172,10 @@ class Discovering:
     def _look_at_branches(self) -> None:
         if self._parts.branches.waiting and (self._branches is None or self._branches.done()):
             self._branches = self._start(self._parts.branches.look())
+
+    def _look_at_hooks(self) -> None:
+        if self._parts.hooks.waiting and (self._hooks is None or self._hooks.done()):
+            self._hooks = self._start(self._parts.hooks.look())
 
     def _tell_of(self, discovery: Discovery) -> None:
         for alert in alerts_of(discovery):
@@ -261,6 +268,7 @@ class Discovering:
             self._ends.pop(discovery_id, None)
             self._accepted.pop(discovery_id, None)
             self._parts.branches.forget(discovery_id)
+            self._parts.hooks.forget(discovery_id)
             self._tell_over(discovery)
         await self._audit(actor, "removed", discovery)
 
@@ -293,7 +301,9 @@ class Discovering:
             self._tell(alert)
 
     def _checked(self, spec: DiscoverySpec) -> DiscoverySpec:
-        return checked_spec(spec, self._parts.rules, self._credentials)
+        spec = checked_spec(spec, self._parts.rules, self._credentials)
+        self._parts.hooks.check(spec)
+        return spec
 
     def _same(self, spec: DiscoverySpec) -> Discovery | None:
         wanted = (spec.source_url, spec.group.casefold())

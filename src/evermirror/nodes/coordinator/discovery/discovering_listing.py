@@ -9,7 +9,7 @@ import structlog
 from evermirror.edge.forge.api import ForgeApi
 from evermirror.model.discovery import DiscoverySpec, RunState
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.model.forge import FoundProject, Group, Page
+from evermirror.model.forge import FoundProject, Group, Identity, Page
 
 log = structlog.get_logger(__name__)
 
@@ -17,6 +17,13 @@ PROJECTS_MAX = 20_000  # of one discovery
 PAGES_MAX = 2_000  # a forge that has no end of pages is not followed for ever
 ID_MAX_CHARS = 200
 PATH_MAX_CHARS = 500  # twice what forges take
+
+
+async def who_are_we(api: ForgeApi) -> Identity | None:
+    """Whom the forge takes us for; None: it does not say, or we have no token. Raises FailureError, where it
+    takes us for nobody although we have one."""
+    facts = await api.token()
+    return None if facts is None else facts.identity
 
 
 async def list_page(api: ForgeApi, group: Group, spec: DiscoverySpec, run: RunState) -> Page:

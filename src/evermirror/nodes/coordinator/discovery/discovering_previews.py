@@ -13,13 +13,19 @@ import structlog
 from evermirror.core.discover.due import is_listed
 from evermirror.core.discover.naming import target_place
 from evermirror.core.discover.plan import Listing, Plan, Planned, candidates, plan
+from evermirror.core.discover.rows import sees_less
 from evermirror.edge.forge.api import ForgeApi
 from evermirror.errors import Conflict, EvermirrorError, NotFound
 from evermirror.model.discovery import Bound, Discovery, Preview, RunOutcome, RunState, Step, StepKind
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.forge import FoundProject, Group
 from evermirror.nodes.coordinator.discovery.discovering_forges import Patience, our_mistake
-from evermirror.nodes.coordinator.discovery.discovering_listing import check_bounds, list_page, usable
+from evermirror.nodes.coordinator.discovery.discovering_listing import (
+    check_bounds,
+    list_page,
+    usable,
+    who_are_we,
+)
 from evermirror.nodes.coordinator.discovery.discovering_run import RunParts, no_group
 from evermirror.nodes.coordinator.discovery.discovering_targets import Targets
 from evermirror.nodes.discovery_service import PreviewView, RunView
@@ -72,10 +78,16 @@ class DryRun:
         spec = self.discovery.spec
         async with self.parts.forges.opened(spec.forge, spec.source_url, spec.credential) as api:
             patience = self._patience()
+            identity = await patience.ask(lambda: who_are_we(api))
             group = await patience.ask(lambda: api.find_group(self.discovery.group_id or spec.group))
             if group is None:
                 raise no_group(self.discovery)
-            listing = Listing(group.path, await self._pages(api, group, patience), self.discovery.runs + 1)
+            found = await self._pages(api, group, patience)
+            if await patience.ask(lambda: who_are_we(api)) != identity:
+                words = "the token's user changed while the group was listed"
+                raise FailureError(Failure(FailureKind.UNKNOWN, words))
+            distrust = sees_less(self.discovery.seen_as, identity)
+            listing = Listing(group.path, found, self.discovery.runs + 1, distrust=distrust)
         self.view = replace(self.view, phase="planning")
         here = await self.parts.projects.here(candidates(self.discovery, listing, self.parts.rules))
         made = plan(self.discovery, listing, self.bound, here, self.parts.rules)

@@ -6,6 +6,11 @@
 
 Nothing is gone before a listing is complete, and the group was there at its end. A group that was renamed
 meanwhile is listed anew: its first pages told of addresses that are no more.
+
+The forge is asked who we are before the first page and after the last one. Nobody (a revoked token: some
+forges answer as to anybody then) ends the run, and what was read in it counts for nothing. Where it is
+somebody else than in the run before, or a token with fewer scopes, what is missing is held until a person
+accepts it.
 """
 
 from __future__ import annotations
@@ -19,16 +24,23 @@ import structlog
 from evermirror.core.discover.due import is_listed, is_stale, next_run
 from evermirror.core.discover.naming import path_inside, target_place
 from evermirror.core.discover.plan import Listing, Plan, candidates, plan
+from evermirror.core.discover.rows import sees_less
 from evermirror.edge.forge.api import ForgeApi
 from evermirror.edge.store.store import Store
 from evermirror.errors import EvermirrorError
 from evermirror.model.discovery import Bound, Discovery, RunOutcome, RunState, StepKind
 from evermirror.model.failure import Failure, FailureError, FailureKind
-from evermirror.model.forge import FoundProject, Group, Page
+from evermirror.model.forge import FoundProject, Group, Identity, Page
 from evermirror.model.url import UrlRules
 from evermirror.nodes.coordinator.discovery.discovering_branches import Branches
 from evermirror.nodes.coordinator.discovery.discovering_forges import Forges, Patience, our_mistake
-from evermirror.nodes.coordinator.discovery.discovering_listing import check_bounds, list_page, usable
+from evermirror.nodes.coordinator.discovery.discovering_hooks import FoundHooks
+from evermirror.nodes.coordinator.discovery.discovering_listing import (
+    check_bounds,
+    list_page,
+    usable,
+    who_are_we,
+)
 from evermirror.nodes.coordinator.discovery.discovering_projects import FollowedProjects
 from evermirror.nodes.coordinator.discovery.discovering_steps import Steps, without_intents
 from evermirror.nodes.coordinator.discovery.discovering_targets import Targets, group_visibilities
@@ -36,7 +48,7 @@ from evermirror.nodes.discovery_service import RunView
 
 log = structlog.get_logger(__name__)
 
-LISTINGS_MAX = 3  # in one run, of a group that is renamed meanwhile
+LISTINGS_MAX = 3  # in one run, of a group that is renamed meanwhile, or is read as somebody else
 
 _EVERY_LISTING = RunView("listing", 0, 0, None)
 
@@ -53,6 +65,7 @@ class RunParts:
     forges: Forges
     projects: FollowedProjects
     branches: Branches
+    hooks: FoundHooks
     rules: UrlRules
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
@@ -81,6 +94,8 @@ class Run:
             outcome = await self._followed(group)
         except FailureError as error:
             outcome = self._cut_short(error.failure)
+            if error.failure.kind is FailureKind.AUTH_FAILED:  # its last pages may be what anybody sees
+                self.discovery = replace(self.discovery, run=None)
         except EvermirrorError as error:
             outcome = self._cut_short(Failure(FailureKind.UNKNOWN, error.message, hint=error.hint))
         except Removed:
@@ -174,18 +189,27 @@ class Run:
 
     async def _listed(self, api: ForgeApi) -> Group:
         for _ in range(LISTINGS_MAX):
+            await self._begin_as(await self._patience.ask(lambda: who_are_we(api)))
             group = await self._group(api)
             await self._pages(api, group)
             group = await self._group(api)  # also: it is still there
+            if await self._patience.ask(lambda: who_are_we(api)) != self._run().seen_as:
+                await self._anew()
+                continue
             found = await self.parts.store.found_of(self.discovery.id)
             if all(path_inside(group.path, project.path) for project in found):
                 return group
             await self._anew()
-        raise FailureError(
-            Failure(
-                FailureKind.UNKNOWN, f"the path of {self.discovery.spec.group} changes while it is listed"
-            )
-        )
+        words = f"the path of {self.discovery.spec.group}, or the token's user, changes while it is listed"
+        raise FailureError(Failure(FailureKind.UNKNOWN, words))
+
+    async def _begin_as(self, identity: Identity | None) -> None:
+        """Pages that somebody else read are read again."""
+        run = self._run()
+        if run.pages and run.seen_as != identity:
+            log.info("a listing begins anew: the token is another one's now", discovery=self.discovery.id)
+            await self._anew()
+        self.discovery = replace(self.discovery, run=replace(self._run(), seen_as=identity))
 
     async def _group(self, api: ForgeApi) -> Group:
         known, spec = self.discovery.group_id, self.discovery.spec
@@ -206,6 +230,7 @@ class Run:
                     raise
                 log.info("a listing begins anew: its cursor is refused", discovery=self.discovery.id)
                 await self._anew()
+                self.discovery = replace(self.discovery, run=replace(self._run(), seen_as=run.seen_as))
                 continue
             items = usable(page.items)
             after = replace(run, cursor=page.next, pages=run.pages + 1, found=run.found + len(items))
@@ -227,7 +252,9 @@ class Run:
     async def _followed(self, group: Group) -> RunOutcome:
         self._show("planning")
         discovery, parts, run = self.discovery, self.parts, self._run()
-        listing = Listing(group.path, await parts.store.found_of(discovery.id), run.number)
+        distrust = sees_less(discovery.seen_as, run.seen_as)
+        found = await parts.store.found_of(discovery.id)
+        listing = Listing(group.path, found, run.number, distrust=distrust)
         here = await parts.projects.here(candidates(discovery, listing, parts.rules))
         bound, intents = without_intents(await parts.store.bound_of(discovery.id))
         made = plan(discovery, listing, bound, here, parts.rules)
@@ -235,7 +262,12 @@ class Run:
             made = plan(discovery, listing, bound, here, parts.rules, accept=True)
         self._show("making", steps=len(made.steps))
         async with self._targets(made) as targets:
-            stands = parts.branches.of(discovery.spec)
+            opens = parts.branches.of(discovery.spec)
+
+            def stands(row: Bound) -> None:
+                opens(row)
+                parts.hooks.stands(discovery.spec, row)
+
             steps = Steps(
                 discovery,
                 parts.projects,
@@ -248,7 +280,12 @@ class Run:
                 frozenset((row.forge_id, row.path) for row in bound if row.run < discovery.runs),
             )
             await steps.carry_out(made)
-        return self._outcome(made, steps)
+        outcome = self._outcome(made, steps)
+        if outcome.held:
+            return replace(outcome, held_why=distrust)
+        if outcome.complete:
+            self.discovery = replace(self.discovery, seen_as=run.seen_as)
+        return outcome
 
     @contextlib.asynccontextmanager
     async def _targets(self, made: Plan) -> AsyncIterator[Targets | None]:

@@ -8,8 +8,9 @@ Order within a step, so that a crash between any two lines is repaired by the ne
 
 What was meant to be made at the target and is there, and empty, is ours: a crash came before the answer.
 
-A refusal (a name, a role, a clash) is that project's alone, and others go on; whatever concerns all (a token
-that is refused, a forge that is away) ends the run, which goes on from there the next time.
+A refusal (a name, a role, a clash) is that project's alone, and others go on. So is a 5xx or no answer while
+its target is made: the next run tries it again. Whatever concerns all (a token that is refused, a limit,
+``AWAY_AFTER`` such failures in a row) ends the run, which goes on from there the next time.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ log = structlog.get_logger(__name__)
 AT_ONCE = 4
 SAVE_AT_ONCE = 500
 MEANT = "its project at the target is being made"
+AWAY_AFTER = 3  # projects in a row whose targets could not be made: the forge itself is away
 BEING_MADE = "its project here is being made"
 _ITS_OWN = frozenset({FailureKind.CONFLICT, FailureKind.PERMISSION_DENIED, FailureKind.NOT_FOUND})
 _KEPT_OUT = frozenset({FailureKind.AUTH_FAILED, FailureKind.PERMISSION_DENIED, FailureKind.NOT_FOUND})
+
+_WEATHER = frozenset({FailureKind.NETWORK_TIMEOUT, FailureKind.UNKNOWN})
 
 Save = Callable[[Sequence[Bound]], Awaitable[None]]
 Places = frozenset[tuple[str, str]]
@@ -60,6 +64,7 @@ class Steps:
     done: Counter[StepKind] = field(default_factory=Counter)
     failure: Failure | None = None
     cut: bool = False
+    _weather: list[Failure] = field(default_factory=list)  # since a target was last made
 
     async def carry_out(self, plan: Plan) -> None:
         """Raises nothing that is weather: ``cut`` says that something is left, ``failure`` why."""
@@ -127,7 +132,16 @@ class Steps:
         if planned.pauses is not None:
             await self.projects.leave(planned.pauses, f"renamed to {planned.step.path}", actor=actor)
         if kind in (StepKind.CREATE, StepKind.RENAME):
-            kind, after = await self._make(planned)
+            try:
+                after = await self._with_target(planned)
+            except FailureError as error:
+                if error.failure.kind in _WEATHER:
+                    return await self._put_off(planned, error)
+                kind, after = self._refusal(planned, error)
+            except NotNamed as error:
+                kind, after = StepKind.REFUSE, _refused(after, BoundState.REFUSED, str(error))
+            else:
+                kind, after = await self._make(planned, after)
         elif kind is StepKind.RESUME and after.key is not None:
             await self.projects.resume(after.key, actor=actor)
         await self._note([after] if planned.old is None else [after, planned.old])
@@ -145,11 +159,33 @@ class Steps:
             await self._note([after] if planned.old is None else [after, planned.old])
         return planned.step.kind
 
-    async def _make(self, planned: Planned) -> tuple[StepKind, Bound]:
+    async def _put_off(self, planned: Planned, error: FailureError) -> StepKind:
+        """Its target could not be made now: the next run tries it again, and others go on. A rename stays as
+        it is noted. Raises where the forge seems to be away."""
+        failure, after = error.failure, planned.after
+        if not any(failure is known for known in self._weather):  # a group that fails is asked for once
+            self._weather.append(failure)
+        if len(self._weather) >= AWAY_AFTER:
+            raise error
+        self.failure = self.failure or failure
+        if planned.step.kind is StepKind.CREATE:
+            if (after.forge_id, after.path) in self.intents:
+                await self._note([_intent(after, f"{MEANT}: {_words(failure)}")])
+            else:
+                await self._note([_refused(after, BoundState.REFUSED, _words(failure))])
+        return StepKind.REFUSE
+
+    def _refusal(self, planned: Planned, error: FailureError) -> tuple[StepKind, Bound]:
+        if error.failure.kind not in _ITS_OWN:
+            raise error
+        if error.failure.kind is not FailureKind.CONFLICT:
+            self.failure = self.failure or error.failure
+        return StepKind.REFUSE, _refused(planned.after, BoundState.REFUSED, _words(error.failure))
+
+    async def _make(self, planned: Planned, after: Bound) -> tuple[StepKind, Bound]:
         """What came of it: it is there, or it is refused with words."""
-        after, step = planned.after, planned.step
+        step = planned.step
         try:
-            after = await self._with_target(planned)
             await self.projects.ensure(
                 self.discovery.spec,
                 step.project_key,
@@ -160,13 +196,7 @@ class Steps:
                 turns=planned.turns,
             )
         except FailureError as error:
-            if error.failure.kind not in _ITS_OWN:
-                raise
-            if error.failure.kind is not FailureKind.CONFLICT:
-                self.failure = self.failure or error.failure
-            return StepKind.REFUSE, _refused(after, BoundState.REFUSED, _words(error.failure))
-        except NotNamed as error:
-            return StepKind.REFUSE, _refused(after, BoundState.REFUSED, str(error))
+            return self._refusal(replace(planned, after=after), error)
         except Conflict as error:
             return StepKind.CLASH, _refused(after, BoundState.CLASH, error.message)
         except UsageError as error:
@@ -177,12 +207,16 @@ class Steps:
         after = planned.after
         if self.targets is None or not planned.target_path or planned.project is None:
             return after
-        meant = (after.forge_id, after.path) in self.intents
-        old = () if planned.old is None else (planned.old,)
-        intent = replace(_refused(after, BoundState.REFUSED, MEANT, keep_target=True), made_target=True)
+        place = (after.forge_id, after.path)
+
+        async def making() -> None:
+            await self._note([_intent(after, MEANT), *(() if planned.old is None else (planned.old,))])
+            self.intents |= {place}
+
         made = await self.targets.ensure(
-            planned.target_path, planned.project, lambda: self._note([intent, *old]), meant=meant
+            planned.target_path, planned.project, making, meant=place in self.intents
         )
+        self._weather.clear()
         after = replace(after, target_url=made.url, made_target=made.new or after.made_target)
         if made.new:
             await self._note([_refused(after, BoundState.REFUSED, BEING_MADE, keep_target=True)])
@@ -196,12 +230,17 @@ class Steps:
 
 def without_intents(bound: Sequence[Bound]) -> tuple[tuple[Bound, ...], Places]:
     """Rows for a plan, which knows of no target that may not be there; and what was meant."""
-    meant = {(row.forge_id, row.path) for row in bound if row.why == MEANT}
+    meant = {(row.forge_id, row.path) for row in bound if row.why.startswith(MEANT)}
     rows = (
         replace(row, target_url=None, made_target=False) if (row.forge_id, row.path) in meant else row
         for row in bound
     )
     return tuple(rows), frozenset(meant)
+
+
+def _intent(row: Bound, why: str) -> Bound:
+    """Its target is about to be made: what is there at the next run, and empty, is ours."""
+    return replace(_refused(row, BoundState.REFUSED, why, keep_target=True), made_target=True)
 
 
 def _refused(row: Bound, state: BoundState, why: str, *, keep_target: bool = False) -> Bound:

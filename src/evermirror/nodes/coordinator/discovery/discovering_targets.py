@@ -21,7 +21,6 @@ from evermirror.model.forge import FoundProject, NewTarget, TargetProject, Visib
 from evermirror.nodes.coordinator.discovery.discovering_forges import Patience
 
 _MAY_BE_THERE = frozenset({FailureKind.CONFLICT, FailureKind.NETWORK_TIMEOUT})
-_RANKS = {Visibility.PRIVATE: 0, Visibility.INTERNAL: 1, Visibility.PUBLIC: 2}
 
 
 Making = Callable[[], Awaitable[None]]
@@ -130,6 +129,6 @@ def group_visibilities(spec: DiscoverySpec, steps: Iterable[Planned]) -> dict[st
         wanted = spec.visibility or planned.project.visibility
         group = parent_of(planned.target_path)
         while group:
-            found[group] = max(found.get(group, wanted), wanted, key=_RANKS.__getitem__)
+            found[group] = max(found.get(group, wanted), wanted, key=lambda visibility: visibility.rank)
             group = parent_of(group)
     return found

@@ -23,8 +23,10 @@ from evermirror.nodes.coordinator.discovery.credential_watch import CredentialWa
 from evermirror.nodes.coordinator.discovery.discovering import Discovering
 from evermirror.nodes.coordinator.discovery.discovering_branches import Branches
 from evermirror.nodes.coordinator.discovery.discovering_forges import ClosableForge, Forges
+from evermirror.nodes.coordinator.discovery.discovering_hooks import FoundHooks
 from evermirror.nodes.coordinator.discovery.discovering_projects import FollowedProjects
 from evermirror.nodes.coordinator.discovery.discovering_run import RunParts
+from evermirror.nodes.coordinator.hooks.registering import Registering
 from evermirror.nodes.coordinator.pull.pull_admin import PullAdmin
 from evermirror.nodes.coordinator.pull.pulling import Pulling
 
@@ -69,6 +71,7 @@ async def make_discovering(
     alerting: Alerting,
     clock: Callable[[], float],
     paces: Paces,
+    registering: Registering,
 ) -> tuple[Discovering, CredentialWatch]:
     """With the discoveries that the store has. ``resolver`` checks the addresses that forges have, ``paces``
     are shared with all who ask them."""
@@ -90,7 +93,8 @@ async def make_discovering(
     forges = Forges(make, credentials)
     projects = FollowedProjects(pull, pulling, store, rules, clock)
     branches = Branches(forges, projects, store, clock)
-    parts = RunParts(store, forges, projects, branches, rules, clock, asyncio.sleep)
+    hooks = FoundHooks(store, registering, clock)
+    parts = RunParts(store, forges, projects, branches, hooks, rules, clock, asyncio.sleep)
     discovering = Discovering(parts, known, alerting.told)
     await discovering.load()
     if discovering.specs():

@@ -32,11 +32,25 @@ _LATER_HINT = "It is sent again by the forge, or found by the next poll"
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """A hook that is signed for each of ``keys``, best first. ``addressed``: by its own address."""
+    """A hook that is signed for each of ``keys``, best first. ``asked``: the one in its own address."""
 
     hook: Hook
     keys: tuple[RepoKey, ...]
-    addressed: bool
+    asked: RepoKey | None = None
+
+    @property
+    def about(self) -> RepoKey | None:
+        """What people are told that it is about, where none of ``keys`` is known here."""
+        return self.asked if self.asked is not None else next(iter(self.keys), None)
+
+    @property
+    def twin(self) -> RepoKey | None:
+        """The same repository under another host, in the catalog beside it: its address says so. A name with
+        another path is one that the repository had before."""
+        if self.asked is None:
+            return None
+        path = _path(self.asked)
+        return self.asked if any(_path(key) == path for key in self.keys if key != self.asked) else None
 
 
 class _Signed:
@@ -106,11 +120,15 @@ class HookChecking:
             if not signed.by(self._secrets_for(forge, asked)):
                 raise _refused() from None
             raise
-        named = [asked] if asked is not None else list(self._named(hook))
+        named = list(self._named(hook))
+        if asked is not None:  # last: a repository that was renamed says its own name
+            named = [*(key for key in named if key != asked), asked]
         keys = tuple(key for key in named if signed.by(self._secrets_for(forge, key)))
+        if asked is not None and asked not in keys:
+            raise _refused()
         if not keys and (named or not signed.by(self._secrets_for(forge, None))):
             raise _refused()
-        return Vouched(hook, keys, repo is not None)
+        return Vouched(hook, keys, asked)
 
     def _secrets_for(self, forge: Forge, key: RepoKey | None) -> tuple[str, ...]:
         """A hook that names no repo leads to nothing: whoever may speak for a forge or a host may send it."""
@@ -157,6 +175,10 @@ def _refused() -> HookRefused:
         "the hook is not signed with a secret that is set for it",
         hint="Set the same secret at the forge and in webhooks.*_secret or webhooks.secrets",
     )
+
+
+def _path(key: RepoKey) -> str:
+    return key.partition("/")[2].casefold()
 
 
 def _asked(repo: str) -> RepoKey:

@@ -141,7 +141,7 @@ class Hooking:
         self, forge: Forge, headers: Mapping[str, str], body: bytes, repo: str | None
     ) -> HookAnswer:
         vouched = await self._checking.opened(forge, headers, body, repo)
-        hook, about = vouched.hook, next(iter(vouched.keys), None)
+        hook, about = vouched.hook, vouched.about
         if hook.kind is HookKind.PING:
             return HookAnswer(HookEnd.PONG, about)
         if hook.kind is HookKind.OTHER:
@@ -235,6 +235,9 @@ class Hooking:
                 self._end(item, HookAnswer(HookEnd.IGNORED, record.key, why))
             else:
                 about.append((item, record.key))
+                twin = known.get(item.vouched.twin) if item.vouched.twin is not None else None
+                if twin is not None and twin.key != record.key and not self._catalog.is_off(twin):
+                    about.append((item, twin.key))
         for item, key in about:
             if (url := self._checking.moved_to(item.hook, key)) is not None:
                 await self._renames.renamed(key, url)
@@ -249,10 +252,10 @@ class Hooking:
         await self._looks.start(begin)
 
     def _unknown(self, item: _Waiting, left: frozenset[RepoKey]) -> None:
-        key = item.vouched.keys[0]
+        key = item.vouched.about
         if any(k in left for k in item.vouched.keys):
             self._end(item, HookAnswer(HookEnd.IGNORED, key, "it was removed from the catalog"))
-        elif not self._additions.is_on or item.vouched.addressed:
+        elif not self._additions.is_on or item.vouched.asked is not None:
             self._end(item, HookAnswer(HookEnd.IGNORED, key, "it is not in the catalog"))
         else:
             item.adding = True

@@ -84,7 +84,7 @@ class Registering:
     # What people order and ask
 
     async def register(self, wish: RegisterWish, *, actor: str) -> RegisterRun:
-        wish = self._checked(wish)
+        wish = self.check(wish)
         async with self._ordering:
             if (under_way := self._under_way()) is not None:
                 raise Conflict(
@@ -186,7 +186,8 @@ class Registering:
         """Above every earlier one, also of earlier lives."""
         return max(int(self._parts.clock() * 1000), max(self._runs, default=0) + 1)
 
-    def _checked(self, wish: RegisterWish) -> RegisterWish:
+    def check(self, wish: RegisterWish) -> RegisterWish:
+        """The order as it is carried out; raises UsageError where it, or the settings, do not allow it."""
         given = [bool(wish.repos), bool(wish.group), wish.all_repos]
         if sum(given) != 1:
             raise UsageError(

@@ -37,6 +37,8 @@ async def act(api: ForgeHooks, path: str, wanted: WantedHook, ours: Ours, wish: 
     match wish.action:
         case RegisterAction.CHECK:
             seen = plan(wanted, await api.hooks(path), ours)
+            if seen.renamed and wanted.secret:
+                return await _renamed(api, path, wanted, ours, seen)
             return Done(_CHECKED[seen.state], seen.state, seen.hook_id, _problem(seen))
         case RegisterAction.REMOVE:
             return await _remove(api, path, ours)
@@ -49,6 +51,18 @@ def refused(failure: Failure) -> Done:
     words = f"{failure.message}: {failure.hint}" if failure.hint else failure.message
     state = None if failure.kind in _WEATHER or failure.ours else RegistrationState.REFUSED
     return Done("refused", state, problem=words)
+
+
+async def _renamed(api: ForgeHooks, path: str, wanted: WantedHook, ours: Ours, seen: Plan) -> Done:
+    """A hook that names what its repo was called before gets its address of now, by a check already: with the
+    old one the repo is not told of. A token that may only look leaves it as it is."""
+    try:
+        return await _register(api, path, wanted, ours, renew=False)
+    except FailureError as error:
+        if error.failure.kind is not FailureKind.PERMISSION_DENIED:
+            raise
+        problem = f"{_problem(seen)}; {error.failure.message}"
+        return Done("drifted", RegistrationState.DRIFTED, seen.hook_id, problem)
 
 
 async def _remove(api: ForgeHooks, path: str, ours: Ours) -> Done:

@@ -56,7 +56,7 @@ function pushed(target) {
   return target.checked_at ? [word("rp_tried"), " ", when(target.checked_at)] : word("rp_never_pushed");
 }
 
-const KINDS = { equal: "st-active", refused: "st-failing", failing: "st-failing", conflict: "st-held", foreign: "st-held", paused: "st-held" };
+const KINDS = { equal: "st-active", refused: "st-failing", failing: "st-failing", conflict: "st-held", exposed: "st-held", foreign: "st-held", paused: "st-held" };
 const targetState = (name) => h("span", { class: `status ${KINDS[name] ?? ""}` }, wordOr(`rp_ts_${name}`, name));
 
 export function hooks({ hooks: memory }, { data }) {
