@@ -25,7 +25,7 @@ from evermirror.model.failure import FailureError
 from evermirror.model.push import REFS_TOLD, Pushed, PushTo
 from evermirror.model.refs import Oid
 from evermirror.model.repo import RepoKey
-from evermirror.model.task import TaskId
+from evermirror.model.task import SyncPhase, TaskId
 from evermirror.model.url import host_in
 from evermirror.nodes.worker.contact import Contact
 from evermirror.nodes.worker.ports import Targets
@@ -84,12 +84,12 @@ class Pushing:
         return pushed
 
     async def _push(self, this: Round, to: PushTo, repo: Mirrored) -> Pushed:
-        phase = f"pushing to {host_in(to.url)}"
+        host = host_in(to.url)
 
         def progressed(progress: GitProgress) -> None:
-            this.pushing(to.target, phase, progress)
+            this.pushing(to.target, host, progress)
 
-        progressed(GitProgress(phase, None, 0))
+        progressed(GitProgress(SyncPhase.PUSHING, None, 0))
         return await self._targets.push(
             this.key,
             to,

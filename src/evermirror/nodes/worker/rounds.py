@@ -199,7 +199,7 @@ class Rounds:
         for this in list(self.open.values()):
             if this.task_ids and this.progress is not None and this.progress is not this.told:
                 this.told = p = this.progress
-                told = (p.phase, this.course.percent, p.received_bytes)
+                told = (p.told, this.course.percent, p.received_bytes)
                 await self._port.report(Progress(this.key, this.task_ids, *told, self._clock()))
 
     # One round
