@@ -115,6 +115,9 @@ SHUT = Pushed(5, DIGEST, commit=HEAD, failure=DENIED, put_total=1)
         (synced(LATE, PUT), SUCCESS, TIMEOUT, "d" * 40),
         (synced(SAME, LATE, changes=1), SUCCESS, TIMEOUT, HEAD),
         (synced(LATE), FAILED, TIMEOUT, None),
+        (replace(synced(), forced=True), SUCCESS, None, None),
+        (replace(synced(SAME), forced=True), SUCCESS, None, HEAD),
+        (replace(synced(LATE), forced=True), FAILED, TIMEOUT, None),
         (synced(SHUT, LATE, changes=3), FAILED, DENIED, HEAD),
     ],
 )

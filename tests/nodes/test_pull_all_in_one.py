@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +117,55 @@ async def test_a_project_is_mirrored_and_pushed_on_to_all_its_targets_and_follow
         assert (skipped["status"], skipped["has_changes"]) == ("skipped", False)
         progress = (await up.client.get("/api/pull/progress/overview")).json()
         assert (progress["total_projects"], progress["synced"], progress["success_rate"]) == (1, 1, 1.0)
+
+
+async def test_force_on_an_unchanged_project_compares_both_ends_and_is_a_success(stage, upstream, forge):
+    source, target = upstream.create("team/x"), target_of(forge, "x")
+    source.branch("dev")
+    async with stage.up(upstreams=allowing(upstream, forge)) as up:
+        pulls = Pulls(up)
+        await pulls.create("x", source, target, sync_interval=60)
+        await pulls.until_ended("x")
+        asked, told = len(upstream.requests), len(forge.requests)
+        forced = await pulls.trigger("x", force=True)
+        assert (forced["status"], forced["has_changes"], forced["progress"]) == ("success", False, "Done")
+        assert [push["put_total"] for push in forced["pushes"]] == [0]
+        assert len(upstream.requests) > asked
+        assert len(forge.requests) > told, "the target was read"
+        target.delete_branch("dev")
+        assert (await pulls.trigger("x"))["status"] == "skipped"
+        repaired = await pulls.trigger("x", force=True)
+        assert (repaired["status"], repaired["pushes"][0]["put_total"]) == ("success", 1)
+        assert target.refs() == source.public_refs()
+
+
+async def test_force_leaves_what_others_changed_at_the_target_in_conflict(stage, upstream, forge):
+    source, target = upstream.create("team/x"), target_of(forge, "x")
+    async with stage.up(upstreams=allowing(upstream, forge)) as up:
+        pulls = Pulls(up)
+        await pulls.create("x", source, target, sync_interval=60)
+        await pulls.until_ended("x")
+        theirs = target.commit()
+        forced = await pulls.trigger("x", force=True)
+        assert (forced["status"], forced["error_type"]) == ("failed", "CONFLICT")
+        assert target.tip() == theirs
+
+
+async def test_force_on_a_repo_without_targets_is_a_success_too(stage, upstream):
+    source = upstream.create("team/x")
+    source.branch("dev")
+    async with stage.up(upstreams=allowing(upstream)) as up:
+        await up.add(source.url)
+        await up.until_status("team/x", "active")
+        task = await up.sync("team/x", force=True)
+        assert (task["status"], task["result"]["changes_total"]) == ("success", 0)
+        mirror = str(stage.mirror(up.key("team/x")))
+        git = ["git", "-c", "safe.bareRepository=all", "-C", mirror]
+        subprocess.run([*git, "update-ref", "-d", "refs/heads/dev"], check=True)
+        assert (await up.sync("team/x"))["status"] == "skipped"
+        task = await up.sync("team/x", force=True)
+        assert (task["status"], task["result"]["changes_total"]) == ("success", 1), "refs were compared"
+        assert up.refs("team/x") == source.public_refs()
 
 
 async def test_a_project_is_looked_at_by_its_interval_and_not_by_its_worker(stage, upstream, forge):

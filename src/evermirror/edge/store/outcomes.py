@@ -73,13 +73,14 @@ def moved(report: Synced) -> bool:
 
 
 def _synced(report: Synced) -> Outcome:
-    """Failed where no target could be served; one that could be makes it a success, with that failure."""
+    """Failed where no target could be served; one that could be makes it a success, with that failure. So is
+    what was forced: all of it was done, whatever it brought."""
     failures = [push.failure for push in report.pushes if push.failure is not None]
     changed = moved(report) or any(push.changed for push in report.pushes)
     if failures and len(failures) == len(report.pushes):
         status = TaskStatus.FAILED
     else:
-        status = TaskStatus.SUCCESS if changed else TaskStatus.SKIPPED
+        status = TaskStatus.SUCCESS if changed or report.forced else TaskStatus.SKIPPED
     return Outcome(
         status=status,
         started_at=report.started_at,

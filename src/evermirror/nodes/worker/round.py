@@ -214,6 +214,7 @@ def moved(this: Round, outcome: SyncOutcome, digest: RefsDigest, activity: Activ
         kept_total=len(outcome.kept),
         pushes=this.pushed,
         look_s=this.look_s,
+        forced=this.force,
     )
 
 
