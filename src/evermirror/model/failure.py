@@ -8,6 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 
 OURS = "ours"  # in a failure's context: the other end has no part in it; its value says what has
+HOST_WIDE = "host_wide"  # in a failure's context: no repo of the host can be reached; its value says why
 CREDENTIAL = "credential"  # one that a node's settings lack
 MISSING_COMMIT = "missing_commit"  # one that was asked for, and upstream does not have (yet)
 
@@ -43,6 +44,11 @@ class Failure:
     def ours(self) -> bool:
         """The trouble is this node's own: it counts against no source and no target."""
         return OURS in self.context
+
+    @property
+    def host_wide(self) -> bool:
+        """It is about the host, whichever repo was asked for, and mostly about all of them."""
+        return HOST_WIDE in self.context
 
 
 class FailureError(Exception):

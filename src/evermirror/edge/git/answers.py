@@ -19,6 +19,7 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from evermirror.edge.git.connection import Response
+from evermirror.edge.git.wordings import kind_of
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.printable import one_line
 
@@ -34,12 +35,6 @@ _LOGIN = re.compile(r"login|log_in|sign_?in|/auth\b|/sso\b", re.IGNORECASE)
 _PRIVATE_HINT = "it is gone, or private and needs a credential"
 _CREDENTIAL_HINT = "check the repo's credential and what it may read"
 
-# What upstream's git says in an ERR line, in the order in which it is looked for.
-_ERR_RATE = re.compile(r"rate.?limit|too many|abuse|try again later", re.IGNORECASE)
-_ERR_GONE = re.compile(r"not found|does not exist|no such|not exported|not appear to be a git", re.IGNORECASE)
-_ERR_AUTH = re.compile(
-    r"denied|unauthori[sz]ed|not authori[sz]ed|authenticat|forbidden|permission", re.IGNORECASE
-)
 _ERR_PROTOCOL = re.compile(
     r"protocol|object.?format|expected|unknown (?:capability|command|object)|unsupported|invalid command",
     re.IGNORECASE,
@@ -155,13 +150,15 @@ def dumb() -> Failure:
 
 def refused(said: str, *, authenticated: bool) -> Failure | None:
     """An ERR line; None where upstream did not understand what we asked, so that another way may work."""
-    if _ERR_RATE.search(said):
-        return Failure(FailureKind.RATE_LIMITED, said)
-    if _ERR_GONE.search(said):
-        return Failure(FailureKind.NOT_FOUND, said, hint=_PRIVATE_HINT)
-    if _ERR_AUTH.search(said):
-        hint = _CREDENTIAL_HINT if authenticated else _PRIVATE_HINT
-        return Failure(FailureKind.AUTH_FAILED if authenticated else FailureKind.NOT_FOUND, said, hint=hint)
+    match kind_of(said):
+        case FailureKind.NOT_FOUND:
+            return Failure(FailureKind.NOT_FOUND, said, hint=_PRIVATE_HINT)
+        case FailureKind.AUTH_FAILED if authenticated:
+            return Failure(FailureKind.AUTH_FAILED, said, hint=_CREDENTIAL_HINT)
+        case FailureKind.AUTH_FAILED:
+            return Failure(FailureKind.NOT_FOUND, said, hint=_PRIVATE_HINT)
+        case FailureKind() as kind:
+            return Failure(kind, said)
     if _ERR_PROTOCOL.search(said):
         return None
     return Failure(FailureKind.UNKNOWN, said or "upstream said ERR and nothing else")
