@@ -15,17 +15,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from evermirror.edge.git.connection import Response
 from evermirror.edge.git.wordings import kind_of
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.failure import HTTP_BODY, HTTP_STATUS, Failure, FailureKind
 from evermirror.model.printable import one_line
 
 RETRY_AFTER_MAX_S = 86_400.0  # a host that asks for more is looked at once a day all the same
 EPOCH_MIN_S = 1_000_000_000  # a reset time above this is a date, below it a number of seconds
 BODY_LOOKED_AT_BYTES = 2000  # of an error page, for signs of a rate limit
+BODY_SHOWN_BYTES = 500  # of an answer, in a failure's context
 SHOWN_URL_CHARS = 200
 GIT_TYPE = "application/x-git-upload-pack-"
 
@@ -72,6 +74,13 @@ def failure_of(response: Response, *, authenticated: bool, now: float) -> Failur
             return Failure(FailureKind.NETWORK_TIMEOUT, f"HTTP {status}", retry_after_s=wait_s)
         case _:
             return Failure(FailureKind.UNKNOWN, f"HTTP {status}")
+
+
+def with_answer(failure: Failure, response: Response) -> Failure:
+    """The failure with what was answered: people may see in it what no table knows."""
+    body = response.body[:BODY_SHOWN_BYTES].decode("utf-8", "replace")
+    told = {HTTP_STATUS: str(response.status), HTTP_BODY: body}
+    return replace(failure, context={**failure.context, **told})
 
 
 def retry_after_s(response: Response, now: float) -> float | None:

@@ -22,6 +22,7 @@ import structlog
 
 from evermirror.edge.git.progress import GitProgress
 from evermirror.model.failure import FailureError
+from evermirror.model.printable import one_line
 from evermirror.model.push import REFS_TOLD, Pushed, PushTo
 from evermirror.model.refs import Oid
 from evermirror.model.repo import RepoKey
@@ -79,7 +80,8 @@ class Pushing:
                 pushed = await self._push(this, to, repo)
             except Exception as error:
                 log.exception("a push broke", repo=this.key, target=to.url)
-                return Pushed(to.target, None, started_at=began, ended_at=self._clock(), failure=bug(error))
+                failure = replace(bug(error), git_command=one_line(f"git push {to.url}"))
+                return Pushed(to.target, None, started_at=began, ended_at=self._clock(), failure=failure)
         _log(this.key, to, pushed)
         return pushed
 

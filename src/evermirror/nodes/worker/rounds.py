@@ -28,8 +28,16 @@ from evermirror.core.schedule.views import Entry
 from evermirror.core.watch.course import Course
 from evermirror.edge.git.mirror import HeldBack, Mirrors
 from evermirror.edge.git.probe import Prober, Seen, Unchanged
-from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.failure import (
+    SOURCE_URL,
+    Failure,
+    FailureError,
+    FailureKind,
+    fetch_command,
+    ls_remote_command,
+)
 from evermirror.model.messages import Excused, Progress, Refused, Started, Synced, SyncNow
+from evermirror.model.printable import one_line
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Mode, RepoKey
 from evermirror.nodes.worker.desk import Desk
@@ -380,7 +388,11 @@ class Rounds:
         if failure.kind is FailureKind.DISK_FULL and self._handed_back is not None and self._is_spare(this):
             await self._handed_back([key], failure.message)
             return
-        failure = replace(failure, context={**self._about, "source_url": tried, **failure.context})
+        command = failure.git_command or one_line(
+            ls_remote_command(tried) if this.seen is None else fetch_command(tried)
+        )
+        context = {**self._about, SOURCE_URL: tried, **failure.context}
+        failure = replace(failure, git_command=command, context=context)
         await self._port.report(not_synced(this, failure, verdict, now))
 
     def _go_on_elsewhere(self, this: Round, tried: str, failure: Failure) -> None:
