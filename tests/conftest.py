@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.failures import watch
+from tests.support.gitolite import COMMAND, Gitolite
 from tests.support.order import CAMPAIGNS, arranged, asks_for_campaigns, file_of
 from tests.support.postgres import PostgresServer, find_bin_dir
 from tests.support.quick_disk import quick_folder
@@ -96,6 +97,19 @@ def upstream_ssh(tmp_path: Path) -> Iterator[SshUpstream]:
     if sshd is None:
         _not_installed("sshd", "openssh-server")
     server = SshUpstream(tmp_path / "upstream-ssh", sshd)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def gitolite(tmp_path: Path) -> Iterator[Gitolite]:
+    """A real gitolite behind a real sshd; its ``key_file`` is bob's."""
+    sshd = find_sshd()
+    if sshd is None:
+        _not_installed("sshd", "openssh-server")
+    if not Path(COMMAND).exists():
+        _not_installed("gitolite", "gitolite3")
+    server = Gitolite(tmp_path / "gitolite", sshd)
     yield server
     server.close()
 

@@ -28,7 +28,7 @@ from evermirror.edge.store.writes import (
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import ClassProgress, ErrorFilter, KindCount, Period, Pressure, ProgressNote
-from evermirror.model.messages import Synced
+from evermirror.model.messages import Refused, Synced
 from evermirror.model.pull import Load, LoadLevel
 from evermirror.model.push import Pushed, PushedRef, RefOutcome
 from evermirror.model.refs import RefChange
@@ -115,6 +115,9 @@ SHUT = Pushed(5, DIGEST, commit=HEAD, failure=DENIED, put_total=1)
         (synced(LATE, PUT), SUCCESS, TIMEOUT, "d" * 40),
         (synced(SAME, LATE, changes=1), SUCCESS, TIMEOUT, HEAD),
         (synced(LATE), FAILED, TIMEOUT, None),
+        (replace(synced(), forced=True), SUCCESS, None, None),
+        (replace(synced(SAME), forced=True), SUCCESS, None, HEAD),
+        (replace(synced(LATE), forced=True), FAILED, TIMEOUT, None),
         (synced(SHUT, LATE, changes=3), FAILED, DENIED, HEAD),
     ],
 )
@@ -123,6 +126,15 @@ def test_a_task_failed_when_no_target_could_be_served(report, status, failure, c
     assert (outcome.status, outcome.failure, outcome.target_commit) == (status, failure, commit)
     changed = report.first or report.changes_total > 0 or any(p.changed for p in report.pushes)
     assert outcome.has_changes is changed
+
+
+@pytest.mark.parametrize(
+    ("context", "url"), [({}, "https://h/x"), ({"source_url": "ssh://git@h/x"}, "ssh://git@h/x")]
+)
+def test_what_ended_before_any_git_was_started_still_has_a_command(context, url):
+    given_up = Failure(FailureKind.UNKNOWN, "no worker took this", context=context)
+    ended = outcome_of(Refused("h/x", (1,), given_up, 1.0, 2.0))
+    assert ended.failure.git_command.startswith(f"git ls-remote --symref {url} ")
 
 
 async def test_what_became_of_each_target_is_in_the_tasks_result(store):

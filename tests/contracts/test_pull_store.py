@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from dataclasses import replace
 
 import pytest
@@ -531,9 +533,14 @@ def at_the_step_before(connection):
     command.upgrade(config, "0004")
 
 
-async def test_an_older_database_keeps_its_history_and_knows_its_errors(url):
-    from evermirror.edge.store.rows import failure_in
+def old_failure(failure):
+    """As it was stored until error_type and error_message were the keys."""
+    fields = {field.name: getattr(failure, field.name) for field in dataclasses.fields(failure)}
+    fields |= {"kind": failure.kind.value, "context": dict(failure.context)}
+    return json.dumps(fields, separators=(",", ":"))
 
+
+async def test_an_older_database_keeps_its_history_and_knows_its_errors(url):
     database = await Database.open(parse_place(url))
     failures = [Failure(kind, HOSTILE, stderr=HOSTILE) for kind in FailureKind]
     async with database.write() as c:
@@ -545,7 +552,7 @@ async def test_an_older_database_keeps_its_history_and_knows_its_errors(url):
                 "status": "success" if failure is None else "failed",
                 "at": 10.0 + n,
                 "no": False,
-                "failure": None if failure is None else failure_in(failure),
+                "failure": None if failure is None else old_failure(failure),
             }
             await c.execute(sa.text(OLD_TASK), values)
     await database.close()

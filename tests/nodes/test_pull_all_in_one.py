@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import json
+import sqlite3
+import subprocess
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +21,9 @@ from tests.support.upstream import UpstreamServer
 pytestmark = pytest.mark.timeout(120)
 
 SECRET = "hunter2-of-the-target"
+STORED_KEYS = {
+    "error_type", "error_message", "git_command", "source_url", "target_url", "timestamp", "retry_count",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -116,6 +125,55 @@ async def test_a_project_is_mirrored_and_pushed_on_to_all_its_targets_and_follow
         assert (skipped["status"], skipped["has_changes"]) == ("skipped", False)
         progress = (await up.client.get("/api/pull/progress/overview")).json()
         assert (progress["total_projects"], progress["synced"], progress["success_rate"]) == (1, 1, 1.0)
+
+
+async def test_force_on_an_unchanged_project_compares_both_ends_and_is_a_success(stage, upstream, forge):
+    source, target = upstream.create("team/x"), target_of(forge, "x")
+    source.branch("dev")
+    async with stage.up(upstreams=allowing(upstream, forge)) as up:
+        pulls = Pulls(up)
+        await pulls.create("x", source, target, sync_interval=60)
+        await pulls.until_ended("x")
+        asked, told = len(upstream.requests), len(forge.requests)
+        forced = await pulls.trigger("x", force=True)
+        assert (forced["status"], forced["has_changes"], forced["progress"]) == ("success", False, "Done")
+        assert [push["put_total"] for push in forced["pushes"]] == [0]
+        assert len(upstream.requests) > asked
+        assert len(forge.requests) > told, "the target was read"
+        target.delete_branch("dev")
+        assert (await pulls.trigger("x"))["status"] == "skipped"
+        repaired = await pulls.trigger("x", force=True)
+        assert (repaired["status"], repaired["pushes"][0]["put_total"]) == ("success", 1)
+        assert target.refs() == source.public_refs()
+
+
+async def test_force_leaves_what_others_changed_at_the_target_in_conflict(stage, upstream, forge):
+    source, target = upstream.create("team/x"), target_of(forge, "x")
+    async with stage.up(upstreams=allowing(upstream, forge)) as up:
+        pulls = Pulls(up)
+        await pulls.create("x", source, target, sync_interval=60)
+        await pulls.until_ended("x")
+        theirs = target.commit()
+        forced = await pulls.trigger("x", force=True)
+        assert (forced["status"], forced["error_type"]) == ("failed", "CONFLICT")
+        assert target.tip() == theirs
+
+
+async def test_force_on_a_repo_without_targets_is_a_success_too(stage, upstream):
+    source = upstream.create("team/x")
+    source.branch("dev")
+    async with stage.up(upstreams=allowing(upstream)) as up:
+        await up.add(source.url)
+        await up.until_status("team/x", "active")
+        task = await up.sync("team/x", force=True)
+        assert (task["status"], task["result"]["changes_total"]) == ("success", 0)
+        mirror = str(stage.mirror(up.key("team/x")))
+        git = ["git", "-c", "safe.bareRepository=all", "-C", mirror]
+        subprocess.run([*git, "update-ref", "-d", "refs/heads/dev"], check=True)
+        assert (await up.sync("team/x"))["status"] == "skipped"
+        task = await up.sync("team/x", force=True)
+        assert (task["status"], task["result"]["changes_total"]) == ("success", 1), "refs were compared"
+        assert up.refs("team/x") == source.public_refs()
 
 
 async def test_a_project_is_looked_at_by_its_interval_and_not_by_its_worker(stage, upstream, forge):
@@ -242,6 +300,58 @@ async def test_a_credential_reaches_the_target_and_is_told_nowhere(stage, upstre
     log = b"".join(p.read_bytes() for p in stage.data.rglob("*") if p.is_file() and ".db" in p.name)
     assert SECRET not in "".join(told)
     assert SECRET.encode() not in log
+
+
+async def test_an_error_is_stored_with_all_that_is_known_and_without_secrets(stage, upstream, forge):
+    source, target = upstream.create("team/x"), target_of(forge, "x")
+    credentials = {"both.username": "robot", "both.password": SECRET}
+    login = base64.b64encode(f"robot:{SECRET}".encode()).decode()
+    async with stage.up(upstreams=allowing(upstream, forge), credentials=credentials) as up:
+        pulls = Pulls(up)
+        await pulls.create(
+            "x", source, source_credential="both", targets=[{"url": target.url, "credential": "both"}]
+        )
+        await pulls.until_ended("x")
+        echo = f"you said Basic {login}, that is {SECRET}"
+        upstream.fail_with(503, body=echo)
+        looked = (await pulls.trigger("x"))["error"]
+        upstream.heal()
+        source.commit()
+        hook = target.path / "hooks" / "pre-receive"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\necho {echo!r} >&2\nexit 1\n")
+        hook.chmod(0o755)
+        pushed = await pulls.trigger("x")
+        told = (await up.client.get("/api/pull/projects/x/errors")).text + str(pushed)
+    assert looked["git_command"].startswith(f"git ls-remote --symref {source.url} ")
+    assert (looked["http_status"], looked["source_url"], looked["target_url"]) == (503, source.url, None)
+    assert looked["http_body"].startswith("you said Basic ***, that is ***")
+    error = pushed["error"]
+    assert error["git_command"].startswith("git push --porcelain")
+    assert "you said Basic ***" in error["stderr"]
+    assert "hook declined" in error["stdout"]
+    assert (error["source_url"], error["target_url"]) == (source.url, target.url)
+    kept = pushed["pushes"][0]["failure"]
+    assert (kept["git_command"], kept["stderr"]) == (error["git_command"], error["stderr"])
+    with contextlib.closing(sqlite3.connect(stage.data / "evermirror.db")) as database:
+        rows = database.execute(
+            "SELECT failure, retry_count FROM tasks WHERE failure IS NOT NULL ORDER BY id"
+        )
+        stored = [(json.loads(text), retries) for text, retries in rows]
+    assert [failure["error_type"] for failure, _ in stored][:1] == ["NETWORK_TIMEOUT"]
+    assert len(stored) == 2
+    for failure, retries in stored:
+        assert failure.keys() >= STORED_KEYS
+        assert failure["git_command"]
+        assert failure["error_message"]
+        assert failure["source_url"] == source.url
+        assert failure["retry_count"] == retries
+        assert datetime.fromisoformat(failure["timestamp"]).tzinfo is not None
+    assert [failure["target_url"] for failure, _ in stored] == [None, target.url]
+    files = b"".join(p.read_bytes() for p in stage.data.rglob("*") if p.is_file() and ".db" in p.name)
+    for secret in (SECRET, login):
+        assert secret not in told
+        assert secret.encode() not in files
 
 
 async def test_lines_of_the_catalog_with_targets_are_projects_until_they_lose_them(

@@ -27,7 +27,7 @@ from evermirror.model.messages import (
 from evermirror.model.push import Pushed, PushedRef, PushTo, RefOutcome, TargetId
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import Priority, RepoKey, RepoSpec
-from evermirror.model.task import TaskId
+from evermirror.model.task import SyncPhase, TaskId
 from evermirror.nodes.worker import pushing, worker
 from evermirror.nodes.worker.contact import Contact
 from tests.nodes.test_fleet_engine import Running, running
@@ -90,7 +90,7 @@ class Shelves:
         self.running.add(target)
         self.most = max(self.most, len(self.running))
         try:
-            progressed(GitProgress("writing", 40.0, 0))
+            progressed(GitProgress(SyncPhase.PUSHING, 40.0, 0))
             if (gate := self.gates.get(target)) is not None:
                 await gate.wait()
             await asyncio.sleep(0.01)

@@ -12,7 +12,7 @@ from evermirror.edge.store.writes import TaskEnded
 from evermirror.errors import Unavailable
 from evermirror.model.messages import Progress, Refused, Started, SyncNow
 from evermirror.model.repo import RepoKey
-from evermirror.model.task import TaskId, TaskStatus, Trigger
+from evermirror.model.task import SyncPhase, TaskId, TaskStatus, Trigger
 from evermirror.nodes.coordinator.tasks import task_giving_up, task_searches, tasks
 from evermirror.nodes.coordinator.tasks.task_rests import SPARE, Rests
 from evermirror.nodes.worker.round import without_commit
@@ -151,7 +151,7 @@ async def test_what_a_look_in_vain_had_fetched_is_not_shown_while_it_rests(house
     assert (await house.it.get_task(task.id)).progress_percent == MOST
     await house.take(missing(task.id, at=began))
     shown = await house.it.get_task(task.id)
-    assert (shown.progress_phase, shown.progress_percent) == (task_searches.SEARCHING, None)
+    assert (shown.progress_phase, shown.progress_percent) == (SyncPhase.SEARCHING, None)
 
 
 async def test_one_whose_time_is_over_while_nobody_is_there_ends_then_and_says_so(house):

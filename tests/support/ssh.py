@@ -44,21 +44,38 @@ class SshUpstream:
         self.user = getpass.getuser()
         self.port = free_port()
         self.key_file = _make_key(folder / "client_key")
-        host_key = _make_key(folder / "host_key")
-        shutil.copy(f"{self.key_file}.pub", folder / "authorized_keys")
-        kind, blob = Path(f"{host_key}.pub").read_text("utf-8").split()[:2]
-        self.known_hosts_line = f"[127.0.0.1]:{self.port} {kind} {blob}\n"
+        self.authorized_keys = folder / "authorized_keys"
+        shutil.copy(f"{self.key_file}.pub", self.authorized_keys)
         config = folder / "sshd_config"
         config.write_text(_CONFIG.format(port=self.port, folder=folder, user=self.user), "utf-8")
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(
                 mode=0o755, exist_ok=True
             )  # sshd's own demand; its service makes it otherwise
-        with open(folder / "log", "wb") as log:
-            command = [sshd, "-D", "-e", "-f", str(config)]
+        self._sshd = sshd
+        self._start()
+
+    def _start(self) -> None:
+        host_key = _make_key(self.folder / "host_key")
+        kind, blob = Path(f"{host_key}.pub").read_text("utf-8").split()[:2]
+        self.known_hosts_line = f"[127.0.0.1]:{self.port} {kind} {blob}\n"
+        with open(self.folder / "log", "ab") as log:
+            command = [self._sshd, "-D", "-e", "-f", str(self.folder / "sshd_config")]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         SERVANTS.add(self._process.pid)
         self._wait()
+
+    def change_host_key(self) -> None:
+        """As after the machine was set up anew."""
+        self.close()
+        for name in ("host_key", "host_key.pub"):
+            (self.folder / name).unlink()
+        self._start()
+
+    def let_in(self, command: str, key_file: Path | None = None) -> None:
+        """Whoever holds the key gets this program, and no shell."""
+        key = Path(f"{key_file or self.key_file}.pub").read_text("utf-8")
+        self.authorized_keys.write_text(f'restrict,command="{command}" {key}', "utf-8")
 
     def url(self, name: str) -> str:
         return f"ssh://{self.user}@127.0.0.1:{self.port}{self.root}/{name}"

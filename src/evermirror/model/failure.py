@@ -8,6 +8,11 @@ from enum import Enum
 from types import MappingProxyType
 
 OURS = "ours"  # in a failure's context: the other end has no part in it; its value says what has
+HOST_WIDE = "host_wide"  # in a failure's context: no repo of the host can be reached; its value says why
+SOURCE_URL = "source_url"  # in a failure's context: where it was to be read from, and where to be put
+TARGET_URL = "target_url"
+HTTP_STATUS = "http_status"  # in a failure's context: of the answer, and how its body began
+HTTP_BODY = "http_body"
 CREDENTIAL = "credential"  # one that a node's settings lack
 VISIBILITY = "visibility"  # a target is more visible than its source: nothing is pushed there
 REFUSED_REFS = "refused_refs"  # how many refs a target refuses, where it takes all others
@@ -55,6 +60,21 @@ class Failure:
     def of_refs(self) -> bool:
         """A target refuses some refs and takes the others: these refs wait, and the target is not paused."""
         return REFUSED_REFS in self.context
+
+    @property
+    def host_wide(self) -> bool:
+        """It is about the host, whichever repo was asked for, and mostly about all of them."""
+        return HOST_WIDE in self.context
+
+
+def ls_remote_command(url: str) -> str:
+    """What a person runs to see what a look at ``url`` sees: looks of ours start no git."""
+    return f"git ls-remote --symref {url} HEAD 'refs/heads/*' 'refs/tags/*'"
+
+
+def fetch_command(url: str) -> str:
+    """The same of a sync."""
+    return f"git fetch --prune {url} '+refs/heads/*:refs/heads/*' '+refs/tags/*:refs/tags/*'"
 
 
 class FailureError(Exception):

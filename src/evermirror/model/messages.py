@@ -150,6 +150,7 @@ class Synced:
     kept_total: int = 0
     pushes: tuple[Pushed, ...] = ()  # one for each target that the callers named
     look_s: float | None = None  # how long upstream took to answer the look
+    forced: bool = False  # fetched and compared, with the targets, though nothing seemed to have changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import NewType
 
 from evermirror.model.failure import Failure
@@ -25,6 +25,29 @@ class TaskStatus(Enum):
     @property
     def ended(self) -> bool:
         return self in (TaskStatus.SUCCESS, TaskStatus.FAILED, TaskStatus.SKIPPED)
+
+
+class SyncPhase(StrEnum):
+    """What is done now, in a task that runs. Workers tell it, and all that shows it reads it from here."""
+
+    STARTING = "starting"
+    COUNTING = "counting"
+    COMPRESSING = "compressing"
+    RECEIVING = "receiving"
+    RESOLVING = "resolving"
+    CHECKING = "checking"
+    PUSHING = "pushing"
+    SEARCHING = "waiting for the commit"  # it is not at upstream yet
+
+    def to(self, host: str) -> str:
+        """As it is told where a target's host is known: ``pushing to HOST``."""
+        return f"{self.value} to {host}"
+
+    @classmethod
+    def of(cls, told: str) -> SyncPhase | None:
+        """The phase in what was told; None for one that another version knows."""
+        words = told.partition(" to ")[0]
+        return next((phase for phase in cls if phase == words), None)
 
 
 class Trigger(Enum):

@@ -1,5 +1,5 @@
 from evermirror.core.schedule.weather import PROBE_LAST_S, WINDOW_S, Weather
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.failure import HOST_WIDE, Failure, FailureKind
 from evermirror.model.repo import Host, RepoKey
 
 A, B, C = Host("a"), Host("b"), Host("c")
@@ -164,3 +164,35 @@ def test_a_host_that_never_answered_is_given_little_time_at_first_and_more_at_ea
     assert weather.of(A).patience_s is None
     fail(weather, B, 1, 10.0, GONE)
     assert weather.of(B).patience_s is None, "it answered"
+
+
+CHANGED_KEY = Failure(
+    FailureKind.AUTH_FAILED, "the ssh host key has changed", context={HOST_WIDE: "host-key"}
+)
+REFUSED = Failure(FailureKind.AUTH_FAILED, "Permission denied (publickey)")
+
+
+def test_a_failure_that_is_the_hosts_by_itself_counts_against_no_repo_not_even_the_first_unseen_one():
+    weather = with_hosts(A)
+    for n in range(2):
+        judgement = weather.failed(A, RepoKey(f"a/{n}"), CHANGED_KEY, 10.0 + n, seen_before=False)
+        assert (judgement.own, judgement.changed[-1:]) == (False, (A,))
+    assert (weather.of(A).kind, weather.of(A).reason) == (FailureKind.AUTH_FAILED, CHANGED_KEY.message)
+    weather.succeeded(A, 20.0)
+    assert (weather.of(A).kind, weather.of(A).reason) == (None, "")
+
+
+def test_probes_of_a_host_whose_key_changed_slow_down_to_ten_minutes():
+    weather, now = with_hosts(A), 10.0
+    weather.failed(A, RepoKey("a/1"), CHANGED_KEY, now)
+    for _ in range(8):
+        now = weather.of(A).probe_at
+        weather.failed(A, RepoKey("a/1"), CHANGED_KEY, now)
+    assert weather.of(A).probe_at - now == PROBE_LAST_S
+
+
+def test_a_repo_that_is_refused_shows_that_the_host_key_is_right_again():
+    weather = with_hosts(A)
+    weather.failed(A, RepoKey("a/1"), CHANGED_KEY, 10.0)
+    assert weather.failed(A, RepoKey("a/1"), REFUSED, 40.0).own, "the same kind, and about the repo"
+    assert weather.of(A).kind is None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.edge.git.classify import BROKEN_PACK, CAUSE, UPSTREAM_MOVED, classify
+from evermirror.edge.git.classify import BROKEN_PACK, CAUSE, UPSTREAM_MOVED, classify, classify_push
 from evermirror.model.failure import FailureKind as K
 
 # Worded as git and ssh do, written down from memory and not captured. Those that can be provoked here are met
@@ -47,6 +47,110 @@ WORDS = [
     (K.UNKNOWN, HTTP % 302),
     (K.UNKNOWN, "something new"),
 ]  # fmt: skip
+
+UNREAD = "\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists."
+# Worded as these servers do; gitolite, git-shell and sshd are met for real in test_ssh_servers.py.
+SERVERS = [
+    ("gitolite", K.AUTH_FAILED, "FATAL: R any team/x ann DENIED by fallthru\n(or you mis-spelled the reponame)"),
+    ("gitolite", K.AUTH_FAILED, "FATAL: R any team/x ann DENIED by refs/.*"),
+    ("gitolite", K.NOT_FOUND, "FATAL: invalid repo name: 'team/../x'"),
+    ("gitlab-shell", K.NOT_FOUND, "remote: \nremote: ========================================================================\nremote: \nremote: ERROR: The project you were looking for could not be found or you don't have permission to view it.\nremote: \nremote: ========================================================================\nremote: "),
+    ("gitlab-shell", K.AUTH_FAILED, "remote: \nremote: ERROR: Your account has been blocked.\nremote: "),
+    ("gitlab-shell", K.AUTH_FAILED, "remote: \nremote: ERROR: You are not allowed to download code from this project.\nremote: "),
+    ("gitlab-shell", K.AUTH_FAILED, "remote: ERROR: Git access over SSH is not allowed"),
+    ("gitlab-shell", K.AUTH_FAILED, "remote: ERROR: OTP verification is required to access the repository."),
+    ("gitlab-shell", K.AUTH_FAILED, "remote: ERROR: Your SSH key has expired."),
+    ("gitlab-shell", K.NETWORK_TIMEOUT, "remote: ERROR: Internal API unreachable"),
+    ("gitlab-shell", K.NETWORK_TIMEOUT, "GitLab: Internal API error (502)"),
+    ("gitlab-shell", K.RATE_LIMITED, "remote: ERROR: This endpoint has been requested too many times. Try again later."),
+    ("gitea", K.AUTH_FAILED, "Gitea: Unauthorized\nUser: 2:ann with Key: 3:laptop is not authorized to read team/x."),
+    ("gitea", K.AUTH_FAILED, "remote: Public (Deploy) Key: 3:ci is not authorized to read team/x."),
+    ("gitea", K.NOT_FOUND, "Gitea: Cannot find repository: team/x"),
+    ("gitea", K.AUTH_FAILED, "Forgejo: Your account is disabled."),
+    ("gitea", K.NETWORK_TIMEOUT, "Gitea: Internal Server Error"),
+    ("gogs", K.NOT_FOUND, "Gogs: Repository does not exist or you do not have access"),
+    ("gerrit", K.NOT_FOUND, "fatal: project team/x not found"),
+    ("gerrit", K.AUTH_FAILED, "fatal: upload-pack not permitted on this server"),
+    ("gerrit", K.AUTH_FAILED, "Permission denied (publickey)."),
+    ("github", K.NOT_FOUND, "ERROR: Repository not found."),
+    ("github", K.AUTH_FAILED, "ERROR: Permission to team/x.git denied to ann."),
+    ("github", K.AUTH_FAILED, "ERROR: Your account is suspended. Please check your email for details."),
+    ("github", K.AUTH_FAILED, "ERROR: The `team' organization has enabled or enforced SAML SSO."),
+    ("github", K.AUTH_FAILED, "ERROR: You're using an RSA key with SHA-1, which is no longer allowed. Please use a newer client or a different key type."),
+    ("github", K.AUTH_FAILED, "Hi ann! You've successfully authenticated, but GitHub does not provide shell access."),
+    ("github", K.NOT_FOUND, "ERROR: Repository unavailable due to DMCA takedown."),
+    ("bitbucket", K.NOT_FOUND, "conq: repository does not exist."),
+    ("bitbucket", K.AUTH_FAILED, "repository access denied."),
+    ("bitbucket", K.AUTH_FAILED, "Unauthorized"),
+    ("bitbucket", K.AUTH_FAILED, "Forbidden"),
+    ("bitbucket", K.NOT_FOUND, "Repository not found\nThe requested repository does not exist, or you do not have permission to access it."),
+    ("bitbucket", K.RATE_LIMITED, "Rate limit for this resource has been exceeded"),
+    ("gitee", K.AUTH_FAILED, "[session-1a2b3c4d] Access denied"),
+    ("gitee", K.NOT_FOUND, "[session-1a2b3c4d] 404 not found!"),
+    ("gitee", K.AUTH_FAILED, "[session-1a2b3c4d] 你没有权限访问该仓库"),
+    ("azure", K.NOT_FOUND, "remote: TF401019: The Git repository with name or identifier x does not exist or you do not have permissions for the operation you are attempting."),
+    ("azure", K.AUTH_FAILED, "remote: Public key authentication failed."),
+    ("gitblit", K.NOT_FOUND, "fatal: 'team/x.git': not a git archive"),
+    ("git-shell", K.AUTH_FAILED, "fatal: unrecognized command 'git-upload-pack --x'"),
+    ("git-shell", K.AUTH_FAILED, "fatal: Interactive git shell is not enabled."),
+    ("sshd", K.NOT_FOUND, "fatal: '/srv/x.git' does not appear to be a git repository"),
+    ("sshd", K.NOT_FOUND, "bash: line 1: git-upload-pack: command not found"),
+    ("sshd", K.AUTH_FAILED, "This account is currently not available."),
+    ("sshd", K.AUTH_FAILED, "fatal: detected dubious ownership in repository at '/srv/x.git'"),
+    ("sshd", K.AUTH_FAILED, "Received disconnect from 192.0.2.1 port 22:2: Too many authentication failures\nDisconnected from 192.0.2.1 port 22"),
+    ("sshd", K.AUTH_FAILED, "Unable to negotiate with 192.0.2.1 port 22: no matching host key type found. Their offer: ssh-rsa,ssh-dss"),
+    ("sshd", K.AUTH_FAILED, "no such identity: /keys/gone: No such file or directory\ngit@h: Permission denied (publickey)."),
+    ("sshd", K.AUTH_FAILED, "exec request failed on channel 0"),
+    ("sshd", K.RATE_LIMITED, "kex_exchange_identification: read: Connection reset by peer\nNot allowed at this time"),
+    ("sshd", K.NETWORK_TIMEOUT, "Connection to h closed by remote host."),
+    ("sshd", K.NETWORK_TIMEOUT, "client_loop: send disconnect: Broken pipe"),
+    ("sshd", K.NETWORK_TIMEOUT, "Timeout, server h not responding."),
+    ("sshd", K.NETWORK_TIMEOUT, "Unauthorized access to this system is prohibited.\nConnection closed by 192.0.2.1 port 22"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("server", "kind", "said"), SERVERS, ids=[f"{n}-{s[-40:]}" for n, _, s in SERVERS])
+def test_what_an_ssh_server_says_gives_one_kind_and_is_shown(server, kind, said):
+    failure = classify(128, said + UNREAD)
+    assert failure.kind is kind
+    assert "Could not read from remote repository" not in failure.message
+    assert failure.message in said
+    assert not failure.corrupt
+    if kind in (K.AUTH_FAILED, K.NOT_FOUND):
+        assert failure.hint
+
+
+@pytest.mark.parametrize("said", ["Unauthorized access is prohibited.", "Welcome!", ""])
+def test_a_server_that_does_not_say_why_is_unknown(said):
+    failure = classify(128, said + UNREAD)
+    assert failure.kind is K.UNKNOWN
+    assert failure.message == (said or "the server closed the connection without a word")
+
+
+@pytest.mark.parametrize(
+    "said", ["fatal: write error: No space left on device", "fatal: bad object refs/heads/main"]
+)
+def test_a_server_over_ssh_cannot_talk_us_into_damage_or_a_full_disk(said):
+    failure = classify(128, said + UNREAD)
+    assert (failure.kind, failure.corrupt) == (K.UNKNOWN, False)
+
+
+DEATHS = [
+    ("unable to read 75c26cb57f50b852a0be0097e3bf8fbc7db9ade9", "remote: fatal: unable to read 75c26cb57f50b852a0be0097e3bf8fbc7db9ade9        \nremote: aborting due to possible repository corruption on the remote side. \nfatal: early EOF\nfatal: fetch-pack: invalid index-pack output"),
+    ("Out of memory, malloc failed", "remote: Enumerating objects: 12, done.\rremote: fatal: Out of memory, malloc failed\nfetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF"),
+    ("/bin/pack died of signal 9", "error: /bin/pack died of signal 9\nerror: git upload-pack: git-pack-objects died with error.\nremote: aborting due to possible repository corruption on the remote side. \nfatal: early EOF\nfatal: fetch-pack: invalid index-pack output"),
+    ("aborting due to possible repository corruption on the remote side.", "remote: aborting due to possible repository corruption on the remote side.\nfatal: early EOF"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "stderr"), DEATHS, ids=[w for w, _ in DEATHS])
+def test_an_upstream_whose_git_dies_is_shown_with_its_own_words(words, stderr):
+    failure = classify(128, stderr)
+    assert (failure.kind, failure.corrupt) == (K.UNKNOWN, False)
+    assert failure.message == f"upstream's git failed: {words}"
+    assert "operator" in failure.hint
+    assert classify_push(128, stderr).message == f"the target's git failed: {words}"
+
 
 CORRUPT = [
     "error: inflate: data stream error (incorrect header check)\nfatal: loose object 4b825dc642cb6eb9a060e54bf8d69288fbee4904 (stored in ./objects/4b/825d) is corrupt",

@@ -95,7 +95,7 @@ def test_the_progress_of_a_push():
         b"Writing objects: 100% (9/9), 2.00 MiB | 3.00 MiB/s, done.\n"
         b"remote: Resolving deltas: 100% (2/2), done.\n"
     )
-    assert [s.phase for s in steps] == ["counting", "counting", "sending", "sending", "sending", "resolving"]
+    assert [s.phase for s in steps] == ["counting", "counting", "pushing", "pushing", "pushing", "resolving"]
     assert [s.percent for s in steps[2:5]] == [33.0, 66.0, 100.0]
     assert (steps[3].received_bytes, reader.received_bytes) == (1_572_864, 2_097_152)
     assert not reader.indexed

@@ -298,6 +298,22 @@ def test_ssh_without_a_credential_offers_no_key_of_the_user_we_run_as(tmp_path):
     assert "IdentityFile=none" in ssh_command(GitSettings(tmp_path), remote)
 
 
+async def test_a_host_that_is_not_known_is_named_with_what_to_do(tmp_path, upstream_ssh):
+    settings = GitSettings(tmp_path / "data", schemes=frozenset({"ssh"}), accept_new_ssh_hosts=False)
+    key = Credential("k", ssh_key_file=upstream_ssh.key_file)
+    git = Git(settings, Credentials([key]))
+    repo = upstream_ssh.create("x")
+    spec = RepoSpec(RepoKey("h/x"), repo.url, Host("h"), credential="k")
+    with pytest.raises(FailureError) as raised:
+        await git.ls_remote(spec, ["127.0.0.1"])
+    failure, port = raised.value.failure, upstream_ssh.port
+    assert (failure.kind, failure.host_wide) == (FailureKind.AUTH_FAILED, True)
+    assert failure.message == f"the ssh host key of [127.0.0.1]:{port} is not known here"
+    assert f"ssh-keyscan -p {port} 127.0.0.1 >> git/known_hosts" in failure.hint
+    (settings.own_dir / "known_hosts").write_text(upstream_ssh.known_hosts_line, "utf-8")
+    assert (await git.ls_remote(spec, ["127.0.0.1"])).refs == repo.public_refs()
+
+
 async def test_ssh_to_a_port_where_nobody_listens_is_the_network(git):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

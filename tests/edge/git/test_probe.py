@@ -10,6 +10,7 @@ import trustme
 
 from evermirror.edge.git import probe_memory
 from evermirror.edge.git.connection import HttpLimits
+from evermirror.edge.git.credentials import Credential, Redactor
 from evermirror.edge.git.pktline import encode
 from evermirror.edge.git.probe import Prober, ProbeSettings, Seen, Unchanged
 from evermirror.edge.net.resolver import Resolver
@@ -59,6 +60,8 @@ class GitLsRemote:
 
 class Secrets:
     """One secret for the repos that name it."""
+
+    redactor = Redactor([Credential("c", token="s3cret-token")])
 
     def authorization(self, spec):
         return None if spec.credential is None else "Basic " + spec.credential
@@ -351,6 +354,33 @@ async def test_a_repository_that_is_gone_is_not_found_and_never_asked_of_git(pro
     found = await failure(prober.probe(spec_of(repo.url), mark))
     assert (found.kind, found.message) == (FailureKind.NOT_FOUND, "HTTP 404: not there")
     assert prober.git.calls == []
+
+
+async def test_a_failed_look_tells_the_command_that_shows_the_same_and_what_was_answered(prober, upstream):
+    repo = upstream.create("x")
+    upstream.fail_with(404, body="<h1>Gone</h1> you are s3cret-token" + "x" * 1000)
+    found = await failure(prober.probe(spec_of(repo.url), None))
+    assert found.git_command == f"git ls-remote --symref {repo.url} HEAD 'refs/heads/*' 'refs/tags/*'"
+    assert found.context["http_status"] == "404"
+    assert found.context["http_body"].startswith("<h1>Gone</h1> you are ***xxx"), "secrets stay out"
+    assert len(found.context["http_body"]) <= 500
+
+
+@pytest.mark.parametrize("trouble", ["page", "redirect", "login", "nobody"])
+async def test_no_failed_look_is_without_its_command(prober, upstream, trouble):
+    repo = upstream.create("x")
+    match trouble:
+        case "page":
+            upstream.fail_with(200, {"Content-Type": "text/html"}, "<html>")
+        case "redirect":
+            upstream.redirect("/x.git", "http://elsewhere.example/y.git", 301)
+        case "login":
+            upstream.require_basic("a", "b")
+        case "nobody":
+            upstream.close()
+    found = await failure(prober.probe(spec_of(repo.url), None))
+    assert found.git_command.startswith(f"git ls-remote --symref {repo.url} ")
+    assert ("http_status" in found.context) is (trouble != "nobody")
 
 
 async def test_a_stranger_says_not_found_to_the_question_that_git_asks(prober, upstream):

@@ -106,6 +106,9 @@ async def test_a_hook_that_refuses_one_ref_does_not_hold_up_the_others(world, re
     pushed = await world.sync_and_push(repo, target)
     assert_some_refs_refused(pushed, 1)
     assert waiting(pushed) == {"refs/heads/a": "hook declined"}
+    assert pushed.failure.git_command.startswith("git push --porcelain")
+    assert "no such branches here" in pushed.failure.stderr
+    assert "[remote rejected] (hook declined)" in pushed.failure.stdout
     assert set(target.refs()) == {MAIN, "refs/heads/b"}
     assert pushed.put == put_digest(target.refs())
     again = await world.push(repo, target)
@@ -128,6 +131,9 @@ async def test_a_hook_that_refuses_a_whole_push_for_one_ref_does_not_hold_up_the
     refused = waiting(pushed)
     assert refused.keys() == {"refs/heads/many/7", "refs/heads/a"}
     assert all("pre-receive hook declined: GitLab: You are not allowed" in r for r in refused.values())
+    assert pushed.failure.git_command.startswith("git push --porcelain")
+    assert "GitLab: You are not allowed" in pushed.failure.stderr
+    assert "pre-receive hook declined" in pushed.failure.stdout
     assert target.refs().keys() == repo.public_refs().keys() - refused.keys()
 
 

@@ -259,6 +259,7 @@ REPORTS = {
         counts,
         many(pushes),
         maybe(numbers),
+        st.booleans(),
     ),
     Restored: st.builds(Restored, names, many(counts), refs, oids, numbers, numbers),
     Failed: st.builds(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import pytest
+
+from evermirror.faces import web
+from evermirror.faces.api import pull_tasks
 from evermirror.model.pull import PullConfig, TargetSpec
-from evermirror.model.repo import Priority
-from evermirror.model.task import TaskStatus, Trigger
+from evermirror.model.repo import Priority, RepoKey
+from evermirror.model.task import SyncPhase, TaskId, TaskRecord, TaskStatus, Trigger
 from tests.faces.api.fake_pull import MINUTE, NOW, timeout
 
 # 4.1 The strategy
@@ -256,7 +263,9 @@ async def test_a_triggered_task_is_shown_with_words_for_its_progress(client, pul
     assert (await shown(progress_phase="receiving", progress_percent=41.7))[
         "progress"
     ] == "Pulling changes... 42 %"
-    assert (await shown(progress_phase="sending", progress_percent=None))["progress"] == "Pushing changes..."
+    told = SyncPhase.PUSHING.to("t.example.org:8443")
+    assert (await shown(progress_phase=told, progress_percent=None))["progress"] == "Pushing changes..."
+    assert (await shown(progress_phase=told, progress_percent=70.2))["progress"] == "Pushing changes... 70 %"
     assert (await shown(status=TaskStatus.PENDING))["progress"] == "Waiting for its turn"
     pushed = {"pushes": [{"target": 1, "put_total": 3, "refs": []}, {"target": 9, "put_total": 0}]}
     ended = await shown(status=TaskStatus.SUCCESS, completed_at=NOW + 2, result=pushed)
@@ -268,6 +277,22 @@ async def test_a_triggered_task_is_shown_with_words_for_its_progress(client, pul
     failed = await shown(status=TaskStatus.FAILED, failure=timeout())
     assert (failed["progress"], failed["error_type"]) == ("Failed", "NETWORK_TIMEOUT")
     assert failed["error"]["git_command"] == "git remote update"
+
+
+@pytest.mark.parametrize("phase", SyncPhase)
+def test_every_phase_that_is_told_has_its_words(phase):
+    words = {SyncPhase.PUSHING: "Pushing changes...", SyncPhase.SEARCHING: "Waiting for the commit"}
+    for told in (phase.value, phase.to("t.example.org")):
+        assert SyncPhase.of(told) is phase
+        task = TaskRecord(TaskId(1), RepoKey("h/x"), TaskStatus.RUNNING, Trigger.MANUAL, progress_phase=told)
+        assert pull_tasks._progress(task) == words.get(phase, "Pulling changes...")
+
+
+@pytest.mark.parametrize("phase", SyncPhase)
+def test_the_page_has_each_phase_in_both_languages(phase):
+    words = Path(web.__file__).with_name("static") / "words" / "common.js"
+    name = f"ph_{phase.value}" if phase.value.isidentifier() else f'"ph_{phase.value}"'
+    assert len(re.findall(rf"[ {{]{re.escape(name)}: ", words.read_text("utf-8"))) == 2
 
 
 # Ours

@@ -192,7 +192,7 @@ def test_a_forced_sync_says_that_it_fetched_again(status, ask, api):
     api.on("POST", "/api/tasks", (200, {"task_id": "7", "status": "pending"}))
     api.on("GET", "/api/tasks/7", (200, task(status, {}, "100%")))
     out = ask("sync", KEY, "--wait", "--force").stdout
-    assert out == f"{KEY}: verified; everything was fetched again\n"
+    assert out == f"{KEY}: nothing had changed; all refs and objects were compared\n"
 
 
 def test_a_failed_sync_is_1_with_error_and_hint(ask, api):

@@ -10,8 +10,9 @@ Rules
 - A person's word to overwrite a target (``adopt``) is used up by the next push that reached it and had been
   told of it, and void where it is paused.
 - A failure of what began before a person said that it be tried anew counts for nothing, and pauses nothing.
-- Trouble of our own (``Failure.ours``, a damaged mirror) counts against no target: it is tried again after
-  the first delay. A credential that a worker lacks pauses nothing at once; people are told.
+- Trouble of our own (``Failure.ours``, a damaged mirror) and of the target's whole host (its ssh host key
+  changed) counts against no target: it is tried again after the first delay. A credential that a worker lacks
+  pauses nothing at once; people are told.
 - Alerts follow from the difference between two states alone: so each is told once, and its end too,
   whatever led to it.
 """
@@ -237,7 +238,7 @@ def _still_said(before: Target, after: Target, told: PushTo | None, *, anew: boo
 
 
 def _is_ours(failure: Failure) -> bool:
-    return failure.ours or failure.corrupt
+    return failure.ours or failure.corrupt or failure.host_wide
 
 
 def _is_well(target: Target) -> bool:

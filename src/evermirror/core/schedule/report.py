@@ -54,6 +54,7 @@ def view(host: HostState, now: float) -> HostView:
         transfers=host.connections.transfers,
         blocked_until=weather.blocked_until if weather.blocked_until > now else None,
         storm=weather.kind,
+        storm_reason=weather.reason,
         probe_at=weather.probe_at if weather.kind is not None else None,
         max_gap_s=host.max_gap_s,
     )
@@ -80,7 +81,8 @@ def warnings(
             text = f"max_gap {settings.max_gap_s:g} s is beyond the budgets: {host.max_gap_s:.0f} s is kept"
             found.append(ScheduleWarning("max-gap", text, host.name))
         if weather.kind is not None:
-            text = f"{weather.kind.value} everywhere: next probe in {max(0, weather.probe_at - now):.0f} s"
+            what = weather.reason or f"{weather.kind.value} everywhere"
+            text = f"{what}: next probe in {max(0, weather.probe_at - now):.0f} s"
             found.append(ScheduleWarning("host-down", text, host.name))
         if weather.blocked_until > now:
             text = f"the host asked us to wait another {weather.blocked_until - now:.0f} s"

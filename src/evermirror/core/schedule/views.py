@@ -82,6 +82,7 @@ class HostView:
     storm: FailureKind | None
     probe_at: float | None
     max_gap_s: float | None  # what the budgets make of the setting
+    storm_reason: str = ""  # where the first failure told that it is the host
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ Rules
 - Own network: NETWORK_HOSTS or more hosts (or both, where there are only two) failed to answer at last try
   within the window, and no host answered at its last try. It counts against nobody; every silent host is
   probed as in a storm. As soon as one answers, all others are probed at once.
+- A failure that says so itself (``Failure.host_wide``: a changed ssh host key) is host-wide at once, also
+  of a repo never seen. It ends with the first answer that is about a repo.
 - RATE_LIMITED, DISK_FULL, CONFLICT, PERMISSION_DENIED and damage here are no weather.
 - A rate-limited host waits for its Retry-After (within bounds), else RATE_LIMIT_FIRST_S, doubling while it
   repeats.
@@ -69,6 +71,7 @@ class HostWeather:
         "kind",
         "probe_at",
         "probe_gap_s",
+        "reason",
         "recent",
         "silences",
         "silent",
@@ -83,6 +86,7 @@ class HostWeather:
         self.silences = 0  # tries without an answer since the last one, or the first try
         self.kind: FailureKind | None = None  # of the storm; None is calm
         self.by_network = False
+        self.reason = ""  # in words, of a storm that the first failure told of
         self.probe_gap_s = 0.0
         self.probe_at = 0.0
         self.blocked_until = 0.0
@@ -123,6 +127,7 @@ class HostWeather:
     def end_storm(self) -> None:
         self.kind = None
         self.by_network = False
+        self.reason = ""
 
     def fade(self, now: float) -> None:
         while self.recent and self.recent[0][0] < now - WINDOW_S:
@@ -177,8 +182,15 @@ class Weather:
             self._silent.move_to_end(host)
         else:
             changed = self._answered(host, now)
-            if weather.kind is FailureKind.NETWORK_TIMEOUT:
+            if weather.kind is FailureKind.NETWORK_TIMEOUT or (weather.reason and not failure.host_wide):
                 weather.end_storm()
+        if failure.host_wide:
+            if weather.stormy:
+                weather.probe_failed(now)
+            else:
+                weather.begin_storm(kind, now, by_network=False)
+            weather.reason = failure.message
+            return Judgement(False, changed=(*changed, host))
         stranger = not seen_before and kind is not FailureKind.NETWORK_TIMEOUT
         if kind in _NO_WEATHER or failure.corrupt or stranger:
             return Judgement(True, changed=changed)

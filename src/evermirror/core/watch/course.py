@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from evermirror.model.task import SyncPhase
+
 MOST = 99.0  # of what is still under way
 
 # How far each phase of a fetch reaches, in hundredths of the fetch: most of the time goes by with receiving.
-_SPANS = {
-    "counting": (0.0, 2.0),
-    "compressing": (2.0, 5.0),
-    "receiving": (5.0, 70.0),
-    "resolving": (70.0, 90.0),
-    "checking": (90.0, 100.0),
+_SPANS: dict[str, tuple[float, float]] = {
+    SyncPhase.COUNTING: (0.0, 2.0),
+    SyncPhase.COMPRESSING: (2.0, 5.0),
+    SyncPhase.RECEIVING: (5.0, 70.0),
+    SyncPhase.RESOLVING: (70.0, 90.0),
+    SyncPhase.CHECKING: (90.0, 100.0),
 }
 
 

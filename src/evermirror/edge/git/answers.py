@@ -15,16 +15,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from evermirror.edge.git.connection import Response
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.edge.git.wordings import kind_of
+from evermirror.model.failure import HTTP_BODY, HTTP_STATUS, Failure, FailureKind
 from evermirror.model.printable import one_line
 
 RETRY_AFTER_MAX_S = 86_400.0  # a host that asks for more is looked at once a day all the same
 EPOCH_MIN_S = 1_000_000_000  # a reset time above this is a date, below it a number of seconds
 BODY_LOOKED_AT_BYTES = 2000  # of an error page, for signs of a rate limit
+BODY_SHOWN_BYTES = 500  # of an answer, in a failure's context
 SHOWN_URL_CHARS = 200
 GIT_TYPE = "application/x-git-upload-pack-"
 
@@ -34,12 +37,6 @@ _LOGIN = re.compile(r"login|log_in|sign_?in|/auth\b|/sso\b", re.IGNORECASE)
 _PRIVATE_HINT = "it is gone, or private and needs a credential"
 _CREDENTIAL_HINT = "check the repo's credential and what it may read"
 
-# What upstream's git says in an ERR line, in the order in which it is looked for.
-_ERR_RATE = re.compile(r"rate.?limit|too many|abuse|try again later", re.IGNORECASE)
-_ERR_GONE = re.compile(r"not found|does not exist|no such|not exported|not appear to be a git", re.IGNORECASE)
-_ERR_AUTH = re.compile(
-    r"denied|unauthori[sz]ed|not authori[sz]ed|authenticat|forbidden|permission", re.IGNORECASE
-)
 _ERR_PROTOCOL = re.compile(
     r"protocol|object.?format|expected|unknown (?:capability|command|object)|unsupported|invalid command",
     re.IGNORECASE,
@@ -77,6 +74,13 @@ def failure_of(response: Response, *, authenticated: bool, now: float) -> Failur
             return Failure(FailureKind.NETWORK_TIMEOUT, f"HTTP {status}", retry_after_s=wait_s)
         case _:
             return Failure(FailureKind.UNKNOWN, f"HTTP {status}")
+
+
+def with_answer(failure: Failure, response: Response) -> Failure:
+    """The failure with what was answered: people may see in it what no table knows."""
+    body = response.body[:BODY_SHOWN_BYTES].decode("utf-8", "replace")
+    told = {HTTP_STATUS: str(response.status), HTTP_BODY: body}
+    return replace(failure, context={**failure.context, **told})
 
 
 def retry_after_s(response: Response, now: float) -> float | None:
@@ -155,13 +159,15 @@ def dumb() -> Failure:
 
 def refused(said: str, *, authenticated: bool) -> Failure | None:
     """An ERR line; None where upstream did not understand what we asked, so that another way may work."""
-    if _ERR_RATE.search(said):
-        return Failure(FailureKind.RATE_LIMITED, said)
-    if _ERR_GONE.search(said):
-        return Failure(FailureKind.NOT_FOUND, said, hint=_PRIVATE_HINT)
-    if _ERR_AUTH.search(said):
-        hint = _CREDENTIAL_HINT if authenticated else _PRIVATE_HINT
-        return Failure(FailureKind.AUTH_FAILED if authenticated else FailureKind.NOT_FOUND, said, hint=hint)
+    match kind_of(said):
+        case FailureKind.NOT_FOUND:
+            return Failure(FailureKind.NOT_FOUND, said, hint=_PRIVATE_HINT)
+        case FailureKind.AUTH_FAILED if authenticated:
+            return Failure(FailureKind.AUTH_FAILED, said, hint=_CREDENTIAL_HINT)
+        case FailureKind.AUTH_FAILED:
+            return Failure(FailureKind.NOT_FOUND, said, hint=_PRIVATE_HINT)
+        case FailureKind() as kind:
+            return Failure(kind, said)
     if _ERR_PROTOCOL.search(said):
         return None
     return Failure(FailureKind.UNKNOWN, said or "upstream said ERR and nothing else")

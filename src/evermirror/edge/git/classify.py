@@ -3,51 +3,29 @@
 What upstream itself says (``remote: …`` and all that follows ``fatal: remote error:``) is kept apart from
 what our own git says, so that no upstream can talk us into a full disk or a damaged mirror. Rules about this
 machine look at our git's words only, and not at those that our git repeats because it does not understand.
+Where git read nothing at all, everything else is ssh's words, or those of the server behind it (wordings.py).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import replace
 
+from evermirror.edge.git.wordings import CAUSE as CAUSE
+from evermirror.edge.git.wordings import MESSAGE_CHARS_MAX as MESSAGE_CHARS_MAX
+from evermirror.edge.git.wordings import NETWORK, OF_SSH, REFUSED, UNREAD, UPSTREAM_DIED, died, unread
+from evermirror.edge.git.wordings import Says as _Says
+from evermirror.edge.git.wordings import bare as _bare
+from evermirror.edge.git.wordings import by_rule as _by_rule
+from evermirror.edge.git.wordings import failure as _failure
+from evermirror.edge.git.wordings import first as _first
+from evermirror.edge.git.wordings import make_rule as _rule
 from evermirror.model.failure import Failure, FailureKind
 
-MESSAGE_CHARS_MAX = 300  # one line in a table; the whole of stderr is kept beside it
-CAUSE = "cause"  # key in Failure.context: the name of the rule that matched
 UPSTREAM_MOVED = "upstream-moved"
 INCOMPLETE_PACK = "incomplete-pack"
 BROKEN_PACK = "broken-pack"
 MALFORMED = "malformed-object"
-
-
-class _Says(Enum):
-    OURS = auto()  # our own git's words only
-    ANY = auto()  # upstream's too
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    cause: str
-    kind: FailureKind
-    pattern: re.Pattern[str]
-    says: _Says = _Says.OURS
-    message: str = ""  # put before git's own words
-    hint: str = ""
-    corrupt: bool = False
-
-
-def _rule(
-    cause: str,
-    kind: FailureKind,
-    *patterns: str,
-    says: _Says = _Says.OURS,
-    message: str = "",
-    hint: str = "",
-    corrupt: bool = False,
-) -> _Rule:
-    compiled = re.compile("|".join(f"(?:{p})" for p in patterns), re.IGNORECASE | re.MULTILINE)
-    return _Rule(cause, kind, compiled, says, message, hint, corrupt)
 
 
 # Our git could not write: its complaint begins with what it did and ends in the system's words. Other
@@ -119,20 +97,13 @@ _AFTER_HTTP = (
         says=_Says.ANY,
         message="upstream changed while it was fetched",
     ),
+    *OF_SSH,
     _rule(
-        "host-key",
-        FailureKind.AUTH_FAILED,
-        r"Host key verification failed",
-        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        hint="compare the host's key with the one in the data folder's git/known_hosts",
-    ),
-    _rule(
-        "ssh-refused",
-        FailureKind.AUTH_FAILED,
-        r"Permission denied \((?:publickey|password|keyboard|gssapi)",
-        r"Too many authentication failures",
-        r"Load key .*: ",
-        hint="check the credential's ssh_key_file, and that upstream knows its public half",
+        "not-git",
+        FailureKind.UNKNOWN,
+        r"protocol error: bad line length",
+        message="something else than git answers",
+        hint="the server's shell prints text of its own, or lets nobody in: `ssh HOST` shows it",
     ),
     _rule(
         "locked",
@@ -206,36 +177,7 @@ _AFTER_HTTP = (
         message="the mirror here seems damaged",
         corrupt=True,
     ),
-    _rule(
-        "network",
-        FailureKind.NETWORK_TIMEOUT,
-        r"Could not resolve (?:host|proxy)",
-        r"Name or service not known",
-        r"Temporary failure in name resolution",
-        r"Connection (?:refused|timed out|reset|closed|aborted)",
-        r"Operation timed out",
-        r"timed out",
-        r"Couldn't connect to server",
-        r"Failed to connect to",
-        r"No route to host",
-        r"Network is unreachable",
-        r"Operation too slow",
-        r"early EOF",
-        r"RPC failed; curl \d+",
-        r"the remote end hung up",
-        r"unexpected disconnect",
-        r"Empty reply from server",
-        r"Recv failure",
-        r"Send failure",
-        r"transfer closed",
-        r"bytes of body are still expected",
-        r"kex_exchange_identification",
-        r"gnutls_handshake\(\) failed",
-        r"SSL_(?:connect|read|write)",
-        r"TLS connect error",
-        r"invalid index-pack output",
-        r"unable to access",
-    ),
+    NETWORK,
 )
 
 # Words that name a branch or tag are about that ref, and not about the whole target.
@@ -292,12 +234,16 @@ _OF_PUSHES = (
 def classify(returncode: int, stderr: str, *, authenticated: bool = False) -> Failure:
     """What a failed git means. ``authenticated``: a credential was offered, so a refusal is about that."""
     ours, theirs = _split(stderr)
+    if UNREAD in ours:
+        return unread(ours, theirs)
     if (rule := _first(_BEFORE_HTTP, ours, theirs)) is not None:
         return _by_rule(rule, ours, theirs)
     if (match := _HTTP_STATUS.search(ours)) is not None:
         return _by_status(int(match[1]), ours, theirs, authenticated)
     if re.search(r"could not read (?:Username|Password)|Authentication failed for", ours):
         return _by_status(401, ours, theirs, authenticated)
+    if (dead := died(ours, theirs)) is not None:
+        return dead
     if (rule := _first(_AFTER_HTTP, ours, theirs)) is not None:
         return _by_rule(rule, ours, theirs)
     if returncode < 0:
@@ -323,13 +269,16 @@ def at_target(failure: Failure) -> Failure:
     kind, hint = failure.kind, failure.hint
     if kind in (FailureKind.AUTH_FAILED, FailureKind.NOT_FOUND) and cause == "http-401":
         kind, hint = FailureKind.AUTH_FAILED, _WRITE_HINT
-    elif kind is FailureKind.AUTH_FAILED and cause == "http-403":
+    elif kind is FailureKind.AUTH_FAILED and cause in ("http-403", REFUSED):
         kind, hint = FailureKind.PERMISSION_DENIED, _WRITE_HINT
     elif cause == "http-413":
         kind, hint = FailureKind.PERMISSION_DENIED, "the target takes no pack so large: see its limits"
     elif kind is FailureKind.NOT_FOUND:
         hint = _TARGET_HINT
-    return replace(failure, kind=kind, hint=hint)
+    message = failure.message
+    if cause == UPSTREAM_DIED:
+        message, hint = message.replace("upstream's git", "the target's git", 1), "tell the target's operator"
+    return replace(failure, kind=kind, message=message, hint=hint)
 
 
 def _split(stderr: str) -> tuple[str, str]:
@@ -341,18 +290,6 @@ def _split(stderr: str) -> tuple[str, str]:
         foreign = foreign or "remote error: " in line  # its text may have further lines
         (theirs if foreign or line.startswith("remote: ") else ours).append(line.strip())
     return "\n".join(filter(None, ours)), "\n".join(filter(None, theirs))
-
-
-def _first(rules: tuple[_Rule, ...], ours: str, theirs: str) -> _Rule | None:
-    both = f"{ours}\n{theirs}"
-    return next((r for r in rules if r.pattern.search(both if r.says is _Says.ANY else ours)), None)
-
-
-def _by_rule(rule: _Rule, ours: str, theirs: str) -> Failure:
-    both = f"{ours}\n{theirs}" if rule.says is _Says.ANY else ours
-    line = next((text for text in both.split("\n") if rule.pattern.search(text)), "")
-    message = f"{rule.message}: {_bare(line)}" if rule.message else _bare(line)
-    return _failure(rule.cause, rule.kind, message, hint=rule.hint, corrupt=rule.corrupt)
 
 
 def _by_status(status: int, ours: str, theirs: str, authenticated: bool) -> Failure:
@@ -386,13 +323,3 @@ def _words(ours: str, theirs: str) -> str:
     lines = ours.split("\n") if ours else []
     fatal = [line for line in lines if line.startswith("fatal: ")]
     return _bare((fatal or lines or theirs.split("\n"))[-1])
-
-
-def _bare(line: str) -> str:
-    return re.sub(r"^(?:remote: )?(?:(?:fatal|error): )?(?:remote error: )?", "", line)[:MESSAGE_CHARS_MAX]
-
-
-def _failure(
-    cause: str, kind: FailureKind, message: str, *, hint: str = "", corrupt: bool = False
-) -> Failure:
-    return Failure(kind, message, hint=hint, corrupt=corrupt, context={CAUSE: cause})

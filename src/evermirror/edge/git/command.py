@@ -11,10 +11,18 @@ from pathlib import Path
 
 import structlog
 
-from evermirror.edge.git.classify import classify
+from evermirror.edge.git.classify import CAUSE, classify
 from evermirror.edge.git.credentials import Credentials, install_askpass
-from evermirror.edge.git.environment import MINIMUM_VERSION, Asker, GitSettings, Remote, environment
+from evermirror.edge.git.environment import (
+    DEFAULT_PORTS,
+    MINIMUM_VERSION,
+    Asker,
+    GitSettings,
+    Remote,
+    environment,
+)
 from evermirror.edge.git.process import Ended, Limits, Stop, run_process
+from evermirror.edge.git.wordings import HOST_KEY
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import PUBLIC_PREFIXES, Oid, RefSnapshot
@@ -27,6 +35,7 @@ VERSION_TIMEOUT_S = 20.0  # git --version takes 2 ms; a machine that needs longe
 BACKGROUND_NICENESS = "19"  # the least: everything else goes first
 SHOWN_OUTPUT_BYTES = 8192  # of stdout and stderr each, kept in a Failure
 _FSCK_SETTING = re.compile(rb"^fsck\.(?!skipList$)([a-z][A-Za-z0-9]+)$", re.MULTILINE)
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 _LS_REMOTE_HEAD = re.compile(rb"ref: (refs/[^\t\n]+)\tHEAD")
 _LS_REMOTE_REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\t(refs/[^\n]+)")
 
@@ -107,6 +116,8 @@ class Git:
             raise self._failed(_stopped(ended.stop, limits, remote), args, ended)
         if check and ended.returncode != 0:
             failure = classify(ended.returncode, stderr, authenticated=_authenticated(remote))
+            if remote is not None and failure.context.get(CAUSE) == HOST_KEY:
+                failure = _host_key(failure, stderr, remote, new_hosts=self.settings.accept_new_ssh_hosts)
             raise self._failed(failure, args, ended)
         return Completed(ended.returncode, ended.stdout, stderr)
 
@@ -210,6 +221,24 @@ def parse_ls_remote(output: bytes, prefixes: tuple[str, ...] = PUBLIC_PREFIXES) 
 
 def _authenticated(remote: Remote | None) -> bool:
     return remote is not None and remote.credential is not None
+
+
+def _host_key(failure: Failure, stderr: str, remote: Remote, *, new_hosts: bool) -> Failure:
+    """With the host, and what to do. Only the fingerprint is taken from ssh: servers may write the rest."""
+    host = remote.host_key_alias
+    shown = _FINGERPRINT.search(stderr)
+    key = f" ({shown[0]})" if shown is not None else ""
+    changed = "HAS CHANGED" in stderr
+    steps = [f"ssh-keygen -f git/known_hosts -R '{host}'"] if changed else []
+    if not new_hosts:
+        port = f"-p {remote.port} " if remote.port != DEFAULT_PORTS["ssh"] else ""
+        steps.append(f"ssh-keyscan {port}{remote.host} >> git/known_hosts")
+    hint = (
+        f"ask the operator of {remote.host} whether that is its key. If so, run in the worker's data folder: "
+        f"{' and '.join(steps)}. Its repositories are tried again within 10 minutes, or by `evermirror sync`"
+    )
+    what = "has changed" if changed else "is not known here"
+    return replace(failure, message=f"the ssh host key of {host} {what}{key}", hint=hint)
 
 
 def _not_started(error: OSError) -> Failure:

@@ -122,6 +122,11 @@ class Remote:
         """As git names the host in its prompts: with the port only where the URL gives one."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
+    @property
+    def host_key_alias(self) -> str:
+        """The name that the host has in known_hosts."""
+        return self.host if self.port == DEFAULT_PORTS["ssh"] else f"[{self.host}]:{self.port}"
+
 
 def environment(
     settings: GitSettings,
@@ -199,13 +204,12 @@ def _remote_environment(settings: GitSettings, remote: Remote) -> dict[str, str]
 
 def ssh_command(settings: GitSettings, remote: Remote) -> str:
     """An ssh that reads no configuration, asks nothing, forwards nothing, and goes to the checked address."""
-    alias = remote.host if remote.port == DEFAULT_PORTS["ssh"] else f"[{remote.host}]:{remote.port}"
     options = [
         "BatchMode=yes",
         f"StrictHostKeyChecking={'accept-new' if settings.accept_new_ssh_hosts else 'yes'}",
         f'UserKnownHostsFile="{settings.known_hosts}"',
         "GlobalKnownHostsFile=/dev/null",
-        f"HostKeyAlias={alias}",
+        f"HostKeyAlias={remote.host_key_alias}",
         "IdentitiesOnly=yes",
         "IdentityAgent=none",
         "ClearAllForwardings=yes",

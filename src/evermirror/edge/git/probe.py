@@ -28,12 +28,14 @@ from typing import Protocol, TypeVar
 from evermirror import __version__
 from evermirror.edge.git import answers, lsrefs
 from evermirror.edge.git.connection import HttpLimits, Response, malformed
+from evermirror.edge.git.credentials import Redactor
 from evermirror.edge.git.environment import PACK_BYTES_MAX, Asker
 from evermirror.edge.git.httpclient import HttpClient, tls_context
 from evermirror.edge.git.probe_memory import ProbeMemory, Server, Visit, Way, split_authority, split_url
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.address import AllowList
-from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.failure import Failure, FailureError, FailureKind, ls_remote_command
+from evermirror.model.printable import one_line
 from evermirror.model.refs import PUBLIC_PREFIXES, RefSnapshot
 from evermirror.model.repo import RepoSpec
 
@@ -62,7 +64,9 @@ class Resolving(Protocol):
 
 
 class Authorizing(Protocol):
-    """The value of a repo's Authorization header, where it has one."""
+    """The value of a repo's Authorization header, where it has one; and what removes it from what is told."""
+
+    redactor: Redactor
 
     def authorization(self, spec: RepoSpec) -> str | None: ...
 
@@ -166,8 +170,17 @@ class Prober:
     async def probe(self, spec: RepoSpec, mark: bytes | None) -> Unchanged | Seen:
         """Upstream's refs, or that they are still what ``mark`` (of the last sync) stands for.
 
-        Raises FailureError for everything else, with the kind that policy acts on."""
+        Raises FailureError for everything else, with the kind that policy acts on, and the command by which
+        a person sees the same."""
         self._polls += 1
+        try:
+            return await self._probe(spec, mark)
+        except FailureError as error:
+            command = error.failure.git_command or one_line(ls_remote_command(spec.url))
+            told = replace(error.failure, git_command=command)
+            raise FailureError(self._credentials.redactor.clean_failure(told)) from None
+
+    async def _probe(self, spec: RepoSpec, mark: bytes | None) -> Unchanged | Seen:
         scheme, authority, path = split_url(spec.url)
         if scheme not in ("https", "http"):
             return await self._ask_git(spec, await self._addresses(scheme, authority), mark)
@@ -266,9 +279,9 @@ class Prober:
         content_type = response.header("content-type")
         page = answers.not_git(content_type, authenticated=visit.authenticated)
         if page is not None:
-            raise FailureError(page)
+            raise FailureError(answers.with_answer(page, response))
         if lsrefs.is_dumb(content_type, response.body):
-            raise FailureError(answers.dumb())
+            raise FailureError(answers.with_answer(answers.dumb(), response))
         told = await self._parse(
             visit, response, lambda: lsrefs.parse_advertisement(response.body, self._prefixes)
         )
@@ -336,17 +349,19 @@ class Prober:
         except lsrefs.NotUnderstood:
             return None
         except lsrefs.Lying as e:
-            raise FailureError(malformed(str(e))) from None
+            raise FailureError(answers.with_answer(malformed(str(e)), response)) from None
         except lsrefs.Refused as e:
             failure = answers.refused(str(e), authenticated=visit.authenticated)
             if failure is None:
                 return None
-            raise FailureError(failure) from None
+            raise FailureError(answers.with_answer(failure, response)) from None
 
     def _failed(self, visit: Visit, response: Response) -> FailureError:
         if answers.is_redirect(response):
-            return FailureError(answers.moved(response, answers.redirect_url(response, visit.url)))
-        return FailureError(answers.failure_of(response, authenticated=visit.authenticated, now=self._utc()))
+            failure = answers.moved(response, answers.redirect_url(response, visit.url))
+        else:
+            failure = answers.failure_of(response, authenticated=visit.authenticated, now=self._utc())
+        return FailureError(answers.with_answer(failure, response))
 
     def _raw_mark(self, body: bytes) -> bytes:
         state = self._hash.copy()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from evermirror.model.task import SyncPhase
+
 LINE_BYTES_MAX = 4096  # longer than any progress line; upstream could send one without end
 
 _LINE = re.compile(
@@ -18,26 +20,32 @@ _LINE = re.compile(
 )
 _UNITS = {b"bytes": 1, b"KiB": 1 << 10, b"MiB": 1 << 20, b"GiB": 1 << 30, b"TiB": 1 << 40}
 _PHASES = {
-    b"Enumerating objects": "counting",
-    b"Counting objects": "counting",
-    b"Compressing objects": "compressing",
-    b"Receiving objects": "receiving",
-    b"Unpacking objects": "receiving",
-    b"Writing objects": "sending",
-    b"Resolving deltas": "resolving",
-    b"Checking connectivity": "checking",
-    b"Checking objects": "checking",
+    b"Enumerating objects": SyncPhase.COUNTING,
+    b"Counting objects": SyncPhase.COUNTING,
+    b"Compressing objects": SyncPhase.COMPRESSING,
+    b"Receiving objects": SyncPhase.RECEIVING,
+    b"Unpacking objects": SyncPhase.RECEIVING,
+    b"Writing objects": SyncPhase.PUSHING,
+    b"Resolving deltas": SyncPhase.RESOLVING,
+    b"Checking connectivity": SyncPhase.CHECKING,
+    b"Checking objects": SyncPhase.CHECKING,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class GitProgress:
     """Where a transfer is. ``percent`` is of the phase, None where git does not know the total. Of a push,
-    ``received_bytes`` are those that were sent."""
+    ``received_bytes`` are those that were sent, and ``host`` is the target's."""
 
-    phase: str
+    phase: SyncPhase
     percent: float | None
     received_bytes: int
+    host: str = ""
+
+    @property
+    def told(self) -> str:
+        """The phase, as others are told."""
+        return self.phase.to(self.host) if self.host else self.phase.value
 
 
 class ProgressReader:

@@ -41,7 +41,16 @@ from evermirror.edge.git.surroundings import surroundings
 from evermirror.edge.git.upkeep import is_damaged
 from evermirror.edge.store.whole import whole
 from evermirror.errors import InvalidUrl
-from evermirror.model.failure import OURS, REFUSED_REFS, Failure, FailureError, FailureKind
+from evermirror.model.failure import (
+    OURS,
+    REFUSED_REFS,
+    SOURCE_URL,
+    TARGET_URL,
+    Failure,
+    FailureError,
+    FailureKind,
+    ls_remote_command,
+)
 from evermirror.model.printable import one_line
 from evermirror.model.push import (
     PUSHES_MAX,
@@ -225,7 +234,8 @@ class Pusher:
         work.settled = await asyncio.to_thread(
             settle, plan, work.wanted.refs, sending.told, sending.begun, there
         )
-        work.failure = await asyncio.to_thread(self._failure_of, work, plan, sending.failure or unseen)
+        failure = await asyncio.to_thread(self._failure_of, work, plan, sending.failure or unseen)
+        work.failure = None if failure is None else sending.with_declined(failure)
         if work.failure is None or work.failure.kind is FailureKind.CONFLICT or work.failure.of_refs:
             await self._follow_head(wish, work, work.after)
         try:
@@ -364,9 +374,11 @@ class Pusher:
         """With what a person needs to understand it, and without secrets."""
         if not self._surroundings:
             self._surroundings = await surroundings(self._git)
-        where = {"source_url": source_url, "target_url": target_url}
+        where = {SOURCE_URL: source_url, TARGET_URL: target_url}
         context = {**failure.context, **where, **self._surroundings}
-        return self._git.credentials.redactor.clean_failure(replace(failure, context=context))
+        seen_by = one_line(ls_remote_command(target_url)) if target_url else "git push"
+        told = replace(failure, git_command=failure.git_command or seen_by, context=context)
+        return self._git.credentials.redactor.clean_failure(told)
 
 
 def is_level(record: PutRecord | None, here: RefSnapshot, to: PushTo) -> bool:

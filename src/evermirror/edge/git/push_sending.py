@@ -74,6 +74,8 @@ class Sending:
     splits: int = 0
     in_vain_bytes: int = 0  # sent in commands of which nothing was taken
     failure: Failure | None = None
+    declined: Completed | None = None  # the last command of which a ref was refused, in ``declined_command``
+    declined_command: str = ""
     ends_at: float = field(init=False)  # by the loop's clock
 
     def __post_init__(self) -> None:
@@ -150,17 +152,20 @@ class Sending:
             failure = classify_push(done.returncode, done.stderr)
             if failure.kind is FailureKind.PERMISSION_DENIED:
                 return told, self._failed(failure, batch, done)
+        if not all(t.ok for t in told.values()):
+            self.declined, self.declined_command = done, shown_command(self.remote.url, batch)
         if all(change.name in told for change in batch):
             return _with_words(told, done.stderr) if len(batch) == 1 else told, None
         return told, self._failed(classify_push(done.returncode, done.stderr), batch, done)
 
     def _failed(self, failure: Failure, batch: Sequence[RefPush], done: Completed) -> Failure:
-        return replace(
-            failure,
-            git_command=shown_command(self.remote.url, batch),
-            stdout=done.stdout[-SHOWN_OUTPUT_BYTES:].decode("utf-8", "replace"),
-            stderr=done.stderr[-SHOWN_OUTPUT_BYTES:],
-        )
+        return _with_output(failure, shown_command(self.remote.url, batch), done)
+
+    def with_declined(self, failure: Failure) -> Failure:
+        """``failure``, which is about refs that were refused, with the command that they were sent by."""
+        if self.declined is None or failure.git_command:
+            return failure
+        return _with_output(failure, self.declined_command, self.declined)
 
     def _listener(self) -> Callable[[bytes], None]:
         reader, before = ProgressReader(), self.sent_bytes
@@ -182,6 +187,15 @@ class _Piece:
 
     batch: tuple[RefPush, ...]
     refused: list[int]
+
+
+def _with_output(failure: Failure, command: str, done: Completed) -> Failure:
+    return replace(
+        failure,
+        git_command=command,
+        stdout=done.stdout[-SHOWN_OUTPUT_BYTES:].decode("utf-8", "replace"),
+        stderr=done.stderr[-SHOWN_OUTPUT_BYTES:],
+    )
 
 
 def _piece(batch: tuple[RefPush, ...]) -> _Piece | None:

@@ -35,6 +35,7 @@ from evermirror.edge.relay.ask import HolderAway, HolderFailed, HolderRefused
 from evermirror.errors import EvermirrorError
 from evermirror.model.failure import FailureError
 from evermirror.model.refs import Oid
+from evermirror.model.task import SyncPhase
 
 WANTS_MAX = 100
 HAVES_MAX = 64  # those of the refs that change come first: mostly the first is enough
@@ -111,7 +112,7 @@ async def _fetch_short(
         return None
     told = None
     if not _is_too_large(transfer, pack):
-        transfer.tell("checking", more_bytes=len(pack))
+        transfer.tell(SyncPhase.CHECKING, more_bytes=len(pack))
         told = await _take_in(transfer, pack, wants, known)
     if told is None:
         transfer.discarded_bytes += len(pack)
@@ -166,7 +167,7 @@ async def _answer(transfer: Transfer, request: bytes) -> bytes:
                 gathered += piece
                 if len(gathered) > PACK_BYTES_MAX:
                     return b""
-                transfer.tell("receiving", more_bytes=len(gathered))
+                transfer.tell(SyncPhase.RECEIVING, more_bytes=len(gathered))
         whole = True
     finally:
         if not whole:

@@ -28,6 +28,7 @@ from evermirror.edge.git.progress import GitProgress, ProgressReader
 from evermirror.edge.git.refs import STAGING, staging_refspecs, with_real_head
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import Oid, RefSnapshot
+from evermirror.model.task import SyncPhase
 
 log = structlog.get_logger(__name__)
 
@@ -98,7 +99,7 @@ class Transfer:
         finally:
             self.phases_s[name] = self.phases_s.get(name, 0.0) + time.monotonic() - started
 
-    def tell(self, phase: str, percent: float | None = None, more_bytes: int = 0) -> None:
+    def tell(self, phase: SyncPhase, percent: float | None = None, more_bytes: int = 0) -> None:
         """Progress, to whoever follows it."""
         if self.on_progress is not None:
             self.on_progress(GitProgress(phase, percent, self.received_bytes + more_bytes))

@@ -205,6 +205,7 @@ def _synced_out(report: Synced) -> pb.Synced:
         kept_total=count(report.kept_total, "Synced.kept_total"),
         pushes=pushes_out(report.pushes),
         look_s=maybe(finite, report.look_s, "Synced.look_s"),
+        forced=report.forced,
     )
 
 
@@ -237,6 +238,7 @@ def _synced_in(m: pb.Synced) -> Synced:
         kept_total=count(m.kept_total, "Synced.kept_total"),
         pushes=pushes_in(m.pushes),
         look_s=finite(m.look_s, "Synced.look_s") if m.HasField("look_s") else None,
+        forced=m.forced,
     )
 
 

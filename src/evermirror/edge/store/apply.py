@@ -176,7 +176,7 @@ def _param(write: RowWrite) -> Params:
                 "p_status": None if write.status is None else write.status.value,
                 "p_failures": write.consecutive_failures,
                 "p_kind": write.failure.kind.value,
-                "p_failure": rows.failure_in(write.failure),
+                "p_failure": rows.failure_in(write.failure, write.at, max(0, write.consecutive_failures - 1)),
                 "p_at": write.at,
             }
         case RepoExcused():
@@ -189,7 +189,9 @@ def _param(write: RowWrite) -> Params:
             phase = rows.free_text(write.phase)
             return {"p_id": write.id, "p_phase": phase, "p_percent": write.percent, "p_at": write.at}
         case TaskEnded():
-            return {"p_id": write.id} | {f"p_{n}": v for n, v in _outcome(write.outcome).items()}
+            values = {f"p_{n}": v for n, v in _outcome(write.outcome).items()}
+            failure = values["p_failure"]  # without its last value, which the row knows better, and its brace
+            return {"p_id": write.id, **values, "p_failure": failure and failure[: failure.rindex(":") + 1]}
         case TaskRecorded():
             return _new_task(write)
         case TokenUsed():
@@ -211,11 +213,16 @@ def _outcome(outcome: Outcome) -> Params:
         "has_changes": outcome.has_changes,
         "changes_count": outcome.changes_count,
         "result": rows.json_in_or_null(outcome.result),
-        "failure": None if outcome.failure is None else rows.failure_in(outcome.failure),
+        "failure": _failure(outcome),
         "failure_kind": None if outcome.failure is None else outcome.failure.kind.value,
         "retry_count": outcome.retry_count,
         "updated_at": outcome.ended_at,
     }
+
+
+def _failure(outcome: Outcome) -> str | None:
+    failure = outcome.failure
+    return None if failure is None else rows.failure_in(failure, outcome.ended_at, outcome.retry_count)
 
 
 def _new_task(write: TaskRecorded) -> Params:
@@ -365,7 +372,13 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
     .values(progress_phase=_p("phase"), progress_percent=_p("percent"), updated_at=_p("at")),
     TaskEnded: tasks.update()
     .where(_THIS_TASK, _OPEN)
-    .values({n: _p(n) for n in _outcome(Outcome(TaskStatus.SUCCESS, 0.0, 0.0))} | {"retry_count": _RETRIES}),
+    .values(
+        {n: _p(n) for n in _outcome(Outcome(TaskStatus.SUCCESS, 0.0, 0.0))}
+        | {
+            "retry_count": _RETRIES,
+            "failure": _p("failure", sa.Text()).concat(sa.cast(_RETRIES, sa.Text())).concat("}"),
+        }
+    ),
     TaskRecorded: INSERT,
     TokenUsed: tokens.update().where(tokens.c.id == _p("id")).values(last_used_at=_p("at")),
 }

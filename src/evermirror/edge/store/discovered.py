@@ -254,7 +254,9 @@ _ENUMS = {
 
 def _outcome_in(outcome: RunOutcome) -> dict[str, Any]:
     told = {field.name: getattr(outcome, field.name) for field in dataclasses.fields(outcome)}
-    return told | {"failure": None if outcome.failure is None else rows.failure_in(outcome.failure)}
+    return told | {
+        "failure": None if outcome.failure is None else rows.failure_in(outcome.failure, outcome.ended_at)
+    }
 
 
 def _outcome_out(told: Mapping[str, Any]) -> RunOutcome:

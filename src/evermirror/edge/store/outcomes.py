@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evermirror.model.duration import took_s
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.failure import SOURCE_URL, Failure, FailureKind, ls_remote_command
 from evermirror.model.kept import KeptTip
 from evermirror.model.messages import Failed, Refused, Restored, Synced
+from evermirror.model.printable import one_line
 from evermirror.model.push import Pushed, PushedRef, RefOutcome, TargetId
+from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskStatus
 
+OUTPUT_KEPT = 2000  # characters of what git said of one target; the task's own failure has all of it
 CHANGES_KEPT = 100  # refs named in a task's result; the total is always told
 
 
@@ -42,6 +45,14 @@ def outcome_of(report: Synced | Failed | Refused | Restored, worker: str = "") -
     return replace(outcome, result={**(outcome.result or {}), **about})
 
 
+def _with_command(failure: Failure, key: RepoKey) -> Failure:
+    """One that ended before any git was to be started is told with the first thing that was to be done."""
+    if failure.git_command:
+        return failure
+    url = failure.context.get(SOURCE_URL) or f"https://{key}"
+    return replace(failure, git_command=one_line(ls_remote_command(url)))
+
+
 def _ended(report: Synced | Failed | Refused | Restored) -> Outcome:
     match report:
         case Synced():
@@ -56,7 +67,8 @@ def _ended(report: Synced | Failed | Refused | Restored) -> Outcome:
                 retry_count=max(0, report.consecutive_failures - 1),
             )
         case Refused():
-            return Outcome(TaskStatus.FAILED, report.started_at, report.ended_at, failure=report.failure)
+            failure = _with_command(report.failure, report.key)
+            return Outcome(TaskStatus.FAILED, report.started_at, report.ended_at, failure=failure)
         case Restored():
             return Outcome(
                 TaskStatus.SUCCESS,
@@ -73,13 +85,14 @@ def moved(report: Synced) -> bool:
 
 
 def _synced(report: Synced) -> Outcome:
-    """Failed where no target could be served; one that could be makes it a success, with that failure."""
+    """Failed where no target could be served; one that could be makes it a success, with that failure. So is
+    what was forced: all of it was done, whatever it brought."""
     failures = [push.failure for push in report.pushes if push.failure is not None]
     changed = moved(report) or any(push.changed for push in report.pushes)
     if failures and len(failures) == len(report.pushes):
         status = TaskStatus.FAILED
     else:
-        status = TaskStatus.SUCCESS if changed else TaskStatus.SKIPPED
+        status = TaskStatus.SUCCESS if changed or report.forced else TaskStatus.SKIPPED
     return Outcome(
         status=status,
         started_at=report.started_at,
@@ -139,7 +152,14 @@ def _pushed(push: Pushed, named: int) -> dict[str, object]:
     }
     failure = push.failure
     if failure is not None:
-        told["failure"] = {"kind": failure.kind.value, "message": failure.message, "hint": failure.hint}
+        told["failure"] = {
+            "kind": failure.kind.value,
+            "message": failure.message,
+            "hint": failure.hint,
+            "git_command": failure.git_command,
+            "stdout": failure.stdout[-OUTPUT_KEPT:],
+            "stderr": failure.stderr[-OUTPUT_KEPT:],
+        }
     return told
 
 

@@ -31,7 +31,7 @@ def project_state_in(project: Project) -> dict[str, Any]:
         "task": project.task,
         "failures": project.failures,
         "paused": rows.free_text(project.paused),
-        "last_failure": _failure_in(failure),
+        "last_failure": _failure_in(failure, project.last_failure_at, project.failures),
         "last_failure_kind": None if failure is None else failure.kind.value,
         "last_failure_at": project.last_failure_at,
         "standing": state_of(project, _BEFORE_ALL).value,
@@ -92,7 +92,7 @@ def target_state_in(target: Target) -> dict[str, Any]:
         "not_before": target.not_before,
         "paused": rows.free_text(target.paused),
         "adopt": target.adopt,
-        "last_failure": _failure_in(target.last_failure),
+        "last_failure": _failure_in(target.last_failure, target.last_failure_at, target.failures),
         "last_failure_at": target.last_failure_at,
     }
 
@@ -135,8 +135,8 @@ def strategy_out(known: Mapping[str, Any]) -> Strategy:
     return Strategy(**{name: value for name, value in known.items() if name in fields})
 
 
-def _failure_in(failure: Failure | None) -> str | None:
-    return None if failure is None else rows.failure_in(failure)
+def _failure_in(failure: Failure | None, at: float | None, failures: int) -> str | None:
+    return None if failure is None else rows.failure_in(failure, at, max(0, failures - 1))
 
 
 def _url_in(url: str) -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
 from evermirror.edge.store.rhythms import rhythm_in, rhythm_out
 from evermirror.errors import UsageError
 from evermirror.model.activity import Activity, counts_of
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.failure import SOURCE_URL, TARGET_URL, Failure, FailureKind
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import Host, Mode, Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
@@ -69,18 +70,23 @@ def texts_out(text: str) -> tuple[str, ...]:
     return () if text == "[]" else tuple(json.loads(text))
 
 
-def failure_in(failure: Failure) -> str:
+def failure_in(failure: Failure, at: float | None, retry_count: int = 0) -> str:
+    """As JSON that whoever reads the table understands; ``at`` is when it happened."""
+    context = dict(failure.context)
     return json_in(
         {
-            "kind": failure.kind.value,
-            "message": failure.message,
+            "error_type": failure.kind.value,
+            "error_message": failure.message,
+            "git_command": failure.git_command,
+            **{name: context.pop(name, None) for name in _URLS},
+            "timestamp": None if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}",
             "hint": failure.hint,
             "retry_after_s": failure.retry_after_s,
-            "git_command": failure.git_command,
             "stdout": failure.stdout,
             "stderr": failure.stderr,
             "corrupt": failure.corrupt,
-            "context": dict(failure.context),
+            "context": context,
+            "retry_count": retry_count,  # the last one: see TaskEnded in apply.py
         }
     )
 
@@ -89,7 +95,17 @@ def failure_out(text: str | None) -> Failure | None:
     if text is None:
         return None
     fields = json.loads(text)
-    return Failure(**{**fields, "kind": FailureKind(fields["kind"])})
+    urls = {name: fields[name] for name in _URLS if fields.get(name) is not None}
+    return Failure(
+        kind=FailureKind(fields["error_type"]),
+        message=fields["error_message"],
+        context={**fields["context"], **urls},
+        **{name: fields[name] for name in _PLAIN},
+    )
+
+
+_URLS = (SOURCE_URL, TARGET_URL)
+_PLAIN = ("hint", "retry_after_s", "git_command", "stdout", "stderr", "corrupt")
 
 
 def config_in(record: RepoRecord) -> dict[str, object]:
@@ -137,7 +153,11 @@ def _learnt_in(record: RepoRecord) -> dict[str, object]:
         "changed_at": record.changed_at,
         "consecutive_failures": record.consecutive_failures,
         "failure_kind": failure.kind.value if failure is not None and record.consecutive_failures else None,
-        "last_failure": None if failure is None else failure_in(failure),
+        "last_failure": (
+            None
+            if failure is None
+            else failure_in(failure, record.last_failure_at, max(0, record.consecutive_failures - 1))
+        ),
         "last_failure_at": record.last_failure_at,
         **activity_in(Activity()),
         "removed_at": None,

@@ -27,7 +27,7 @@ from evermirror.faces.api.pull_public import task_for
 from evermirror.faces.api.pull_views import FailedList, TriggerText, failed_list
 from evermirror.faces.api.text import iso, printable
 from evermirror.model.access import Role
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.failure import HTTP_BODY, HTTP_STATUS, SOURCE_URL, TARGET_URL, Failure, FailureKind
 from evermirror.model.figures import ErrorFilter
 from evermirror.model.repo import RepoRecord
 from evermirror.model.task import TaskRecord
@@ -57,6 +57,8 @@ class ErrorOut(BaseModel):
     hint: str
     source_url: str | None
     target_url: str | None = Field(description="Null where the source is meant, and for the public")
+    http_status: int | None = Field(description="Of the answer, where a look over HTTP failed")
+    http_body: str | None = Field(description="How that answer began")
     stdout: str | None
     stderr: str | None
     versions: dict[str, str] | None = Field(description="Of evermirror, git and the system, where known")
@@ -167,7 +169,7 @@ def error_out(task: TaskRecord, failure: Failure, record: RepoRecord | None, cal
     """Of a task as the caller may see it. ``record`` is None for a repo that left the catalog."""
     inside = caller.may(Role.READER)
     context = failure.context
-    source_url = record.spec.url if record is not None else context.get("source_url")
+    source_url = record.spec.url if record is not None else context.get(SOURCE_URL)
     versions = {name: printable(context[key]) for name, key in _VERSIONS.items() if key in context}
     return ErrorOut(
         task_id=task.id,
@@ -179,7 +181,9 @@ def error_out(task: TaskRecord, failure: Failure, record: RepoRecord | None, cal
         project_key=printable((record.alias if record is not None else None) or task.repo),
         hint=printable(failure.hint),
         source_url=_or_none(source_url),
-        target_url=_or_none(context.get("target_url")),
+        target_url=_or_none(context.get(TARGET_URL)),
+        http_status=int(context[HTTP_STATUS]) if context.get(HTTP_STATUS, "").isdecimal() else None,
+        http_body=_or_none(context.get(HTTP_BODY)) if inside else None,
         stdout=printable(failure.stdout) if inside else None,
         stderr=printable(failure.stderr) if inside else None,
         versions=versions if inside else None,

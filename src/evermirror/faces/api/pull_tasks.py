@@ -41,7 +41,7 @@ from evermirror.faces.api.text import iso_or_none, printable, printable_json
 from evermirror.model.access import Role
 from evermirror.model.pull import Target
 from evermirror.model.repo import Priority, RepoRecord
-from evermirror.model.task import TaskId, TaskRecord, TaskStatus
+from evermirror.model.task import SyncPhase, TaskId, TaskRecord, TaskStatus
 
 router = APIRouter(tags=["pull"], route_class=ProjectRoute)
 
@@ -49,14 +49,18 @@ PullStatusText = Literal["pending", "running", "success", "failed", "skipped"]
 StatusQuery = Annotated[PullStatusText | None, Query(description="Only pulls of this status")]
 BeforeQuery = Annotated[int | None, Query(ge=1, lt=2**63, description="The `next_before` of the page before")]
 
-_PULLING = "Pulling changes..."
 _PROGRESS = {
     TaskStatus.PENDING: "Waiting for its turn",
     TaskStatus.SUCCESS: "Done",
     TaskStatus.FAILED: "Failed",
     TaskStatus.SKIPPED: "Nothing had changed",
 }
-_PHASES = {"sending": "Pushing changes..."}  # every other phase is a part of the pull
+_PULLING = "Pulling changes..."
+_PHASES: dict[SyncPhase | None, str] = {
+    **dict.fromkeys(SyncPhase, _PULLING),
+    SyncPhase.PUSHING: "Pushing changes...",
+    SyncPhase.SEARCHING: "Waiting for the commit",
+}
 _NOT_FOUND_SHOWN = 10  # keys that a refusal names
 
 
@@ -307,7 +311,7 @@ def _fields(task: TaskRecord, caller: Caller) -> dict[str, Any]:
 def _progress(task: TaskRecord) -> str:
     if task.status is not TaskStatus.RUNNING:
         return _PROGRESS[task.status]
-    doing = _PHASES.get(task.progress_phase, _PULLING)
+    doing = _PHASES.get(SyncPhase.of(task.progress_phase), _PULLING)
     if task.progress_percent is None:
         return doing
     return f"{doing} {min(100.0, max(0.0, task.progress_percent)):.0f} %"

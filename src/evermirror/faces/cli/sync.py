@@ -62,7 +62,7 @@ def sync(
         str | None, typer.Option(metavar="CLASS", show_default=False, help="critical, high, normal or low.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Fetch even where nothing seems to have changed.")
+        bool, typer.Option("--force", help="Fetch and compare even where nothing seems to have changed.")
     ] = False,
     server: Server = None,
     token_file: TokenFile = None,
@@ -188,7 +188,9 @@ def finish(task: Fields, key: str, wait_s: float | None, *, as_json: bool, force
             raise EvermirrorError(f"sync of {key} failed: {message}", hint=str(result.get("hint") or ""))
         case "success" | "skipped" if not as_json and wait_s is not None:
             same = "nothing had changed" if task.get("status") == "skipped" else "up to date"
-            _print_changes(key, result, same="verified; everything was fetched again" if force else same)
+            _print_changes(
+                key, result, same="nothing had changed; all refs and objects were compared" if force else same
+            )
             if task.get("served") is False:
                 warn("this aggregator does not have it yet: it follows, or fetches it at the first clone")
         case "pending" | "running" if wait_s is not None:

@@ -22,10 +22,11 @@ import structlog
 
 from evermirror.edge.git.progress import GitProgress
 from evermirror.model.failure import FailureError
+from evermirror.model.printable import one_line
 from evermirror.model.push import REFS_TOLD, Pushed, PushTo
 from evermirror.model.refs import Oid
 from evermirror.model.repo import RepoKey
-from evermirror.model.task import TaskId
+from evermirror.model.task import SyncPhase, TaskId
 from evermirror.model.url import host_in
 from evermirror.nodes.worker.contact import Contact
 from evermirror.nodes.worker.ports import Targets
@@ -79,17 +80,18 @@ class Pushing:
                 pushed = await self._push(this, to, repo)
             except Exception as error:
                 log.exception("a push broke", repo=this.key, target=to.url)
-                return Pushed(to.target, None, started_at=began, ended_at=self._clock(), failure=bug(error))
+                failure = replace(bug(error), git_command=one_line(f"git push {to.url}"))
+                return Pushed(to.target, None, started_at=began, ended_at=self._clock(), failure=failure)
         _log(this.key, to, pushed)
         return pushed
 
     async def _push(self, this: Round, to: PushTo, repo: Mirrored) -> Pushed:
-        phase = f"pushing to {host_in(to.url)}"
+        host = host_in(to.url)
 
         def progressed(progress: GitProgress) -> None:
-            this.pushing(to.target, phase, progress)
+            this.pushing(to.target, host, progress)
 
-        progressed(GitProgress(phase, None, 0))
+        progressed(GitProgress(SyncPhase.PUSHING, None, 0))
         return await self._targets.push(
             this.key,
             to,

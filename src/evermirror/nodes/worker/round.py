@@ -23,12 +23,14 @@ from evermirror.model.messages import Failed, Refused, RunningSync, Synced, Sync
 from evermirror.model.push import Pushed, PushTo, TargetId
 from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
 from evermirror.model.repo import Mode, RepoKey, RepoSpec
-from evermirror.model.task import TaskId
+from evermirror.model.task import SyncPhase, TaskId
 
 log = structlog.get_logger(__name__)
 
 CHANGES_TOLD = 1000  # refs named in a report; the total is always told
-BEFORE_SENDING = frozenset({"counting", "compressing"})  # phases of a push in which nothing is sent yet
+BEFORE_SENDING = frozenset(
+    {SyncPhase.COUNTING, SyncPhase.COMPRESSING}
+)  # phases of a push in which nothing is sent yet
 KEPT_TOLD = 1000  # the same of kept tips
 DIGEST_APART_REFS = 5000  # more refs than this are hashed in a thread: 5 ms of the event loop
 
@@ -139,9 +141,9 @@ class Round:
         self.progress = progress
         self.course.fetched(progress.phase, progress.percent)
 
-    def pushing(self, target: TargetId, words: str, progress: GitProgress) -> None:
-        """A push is so far, in these words; what it counts and compresses before is not what was sent."""
-        self.progress = replace(progress, phase=words)
+    def pushing(self, target: TargetId, host: str, progress: GitProgress) -> None:
+        """A push to this host is so far; what it counts and compresses before is not what was sent."""
+        self.progress = replace(progress, phase=SyncPhase.PUSHING, host=host)
         self.course.pushed(target, None if progress.phase in BEFORE_SENDING else progress.percent)
 
     def running(self) -> RunningSync | None:
@@ -151,7 +153,7 @@ class Round:
         progress = self.progress
         return RunningSync(
             self.key,
-            progress.phase if progress else "starting",
+            progress.told if progress else SyncPhase.STARTING.value,
             progress.percent if progress else None,
             progress.received_bytes if progress else 0,
             self.syncing_since,
@@ -212,6 +214,7 @@ def moved(this: Round, outcome: SyncOutcome, digest: RefsDigest, activity: Activ
         kept_total=len(outcome.kept),
         pushes=this.pushed,
         look_s=this.look_s,
+        forced=this.force,
     )
 
 

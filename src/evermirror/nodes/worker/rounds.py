@@ -30,8 +30,16 @@ from evermirror.core.schedule.views import Entry
 from evermirror.core.watch.course import Course
 from evermirror.edge.git.mirror import HeldBack, Mirrors
 from evermirror.edge.git.probe import Prober, Seen, Unchanged
-from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.failure import (
+    SOURCE_URL,
+    Failure,
+    FailureError,
+    FailureKind,
+    fetch_command,
+    ls_remote_command,
+)
 from evermirror.model.messages import Deferred, Excused, Progress, Refused, Started, Synced, SyncNow
+from evermirror.model.printable import one_line
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Mode, RepoKey, RepoSpec
 from evermirror.nodes.worker.desk import Desk
@@ -212,7 +220,7 @@ class Rounds:
         for this in list(self.open.values()):
             if this.task_ids and this.progress is not None and this.progress is not this.told:
                 this.told = p = this.progress
-                told = (p.phase, this.course.percent, p.received_bytes)
+                told = (p.told, this.course.percent, p.received_bytes)
                 await self._port.report(Progress(this.key, this.task_ids, *told, self._clock()))
 
     # One round
@@ -403,7 +411,11 @@ class Rounds:
             await self._handed_back([key], failure.message)
             return
         self._first_clones.ended(key)
-        failure = replace(failure, context={**self._about, "source_url": tried, **failure.context})
+        command = failure.git_command or one_line(
+            ls_remote_command(tried) if this.seen is None else fetch_command(tried)
+        )
+        context = {**self._about, SOURCE_URL: tried, **failure.context}
+        failure = replace(failure, git_command=command, context=context)
         await self._port.report(not_synced(this, failure, verdict, now))
 
     def _go_on_elsewhere(self, this: Round, tried: str, failure: Failure) -> None:

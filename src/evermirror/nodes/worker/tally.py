@@ -72,6 +72,6 @@ def _hosts(scheduler: Scheduler, now: float) -> tuple[HostState, ...]:
             reason = "the host asked us to wait"
             told.append(HostState(host.host, host.repos, "waiting", host.blocked_until, reason))
         elif host.storm is not None:
-            reason = f"host-wide failures: {host.storm.value}"
+            reason = host.storm_reason or f"host-wide failures: {host.storm.value}"
             told.append(HostState(host.host, host.repos, "stormy", host.probe_at, reason))
     return tuple(told[:SHOWN_MAX])

@@ -1434,6 +1434,7 @@ class Synced(_message.Message):
     KEPT_TOTAL_FIELD_NUMBER: _builtins.int
     PUSHES_FIELD_NUMBER: _builtins.int
     LOOK_S_FIELD_NUMBER: _builtins.int
+    FORCED_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     digest: _builtins.bytes
     head_commit: _builtins.bytes
@@ -1449,6 +1450,8 @@ class Synced(_message.Message):
     kept_total: _builtins.int
     look_s: _builtins.float
     """how long upstream took to answer the look"""
+    forced: _builtins.bool
+    """it was fetched and compared though nothing seemed to have changed"""
     @_builtins.property
     def task_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -1486,10 +1489,11 @@ class Synced(_message.Message):
         kept_total: _builtins.int = ...,
         pushes: _abc.Iterable[Global___Pushed] | None = ...,
         look_s: _builtins.float | None = ...,
+        forced: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit", "_look_s", b"_look_s", "activity", b"activity", "head_commit", b"head_commit", "look_s", b"look_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit", "_look_s", b"_look_s", "activity", b"activity", "changes", b"changes", "changes_total", b"changes_total", "commits", b"commits", "digest", b"digest", "ended_at", b"ended_at", "first", b"first", "head_commit", b"head_commit", "kept", b"kept", "kept_total", b"kept_total", "key", b"key", "look_s", b"look_s", "phases", b"phases", "pushes", b"pushes", "received_bytes", b"received_bytes", "refs_count", b"refs_count", "size_bytes", b"size_bytes", "started_at", b"started_at", "task_ids", b"task_ids", "verified_at", b"verified_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit", "_look_s", b"_look_s", "activity", b"activity", "changes", b"changes", "changes_total", b"changes_total", "commits", b"commits", "digest", b"digest", "ended_at", b"ended_at", "first", b"first", "forced", b"forced", "head_commit", b"head_commit", "kept", b"kept", "kept_total", b"kept_total", "key", b"key", "look_s", b"look_s", "phases", b"phases", "pushes", b"pushes", "received_bytes", b"received_bytes", "refs_count", b"refs_count", "size_bytes", b"size_bytes", "started_at", b"started_at", "task_ids", b"task_ids", "verified_at", b"verified_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__head_commit: _TypeAlias = _typing.Literal["head_commit"]  # noqa: Y015
     _WhichOneofArgType__head_commit: _TypeAlias = _typing.Literal["_head_commit", b"_head_commit"]  # noqa: Y015

@@ -22,7 +22,6 @@ from evermirror.nodes.coordinator.tasks.submission import asked_of, sought
 
 SEARCHES_MAX = 1_000  # at once, over all repos: some 60 looks a second
 SEARCHES_OF_REPO = 16  # at once, each for another commit, or in other words
-SEARCHING = "waiting for the commit"  # the phase of a task whose commit is not there yet
 
 _Wish = frozenset[tuple[str, object]]  # what is asked for, however long
 

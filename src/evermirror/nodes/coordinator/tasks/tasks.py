@@ -22,7 +22,7 @@ from evermirror.errors import NotFound
 from evermirror.model.messages import Failed, Progress, Refused, Report, Restored, Started, Synced, SyncNow
 from evermirror.model.push import PushTo, TargetId
 from evermirror.model.repo import RepoKey
-from evermirror.model.task import TaskId, TaskRecord, Trigger
+from evermirror.model.task import SyncPhase, TaskId, TaskRecord, Trigger
 from evermirror.model.worker import WorkerId
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.tasks.submission import asked_of, command_of, is_sync
@@ -30,7 +30,7 @@ from evermirror.nodes.coordinator.tasks.task_book import TaskBook, TaskCommand
 from evermirror.nodes.coordinator.tasks.task_giving_up import GivingUp, is_gone
 from evermirror.nodes.coordinator.tasks.task_lost import is_worn_out, take_back
 from evermirror.nodes.coordinator.tasks.task_pulls import Asides, NoPulls, Pulls
-from evermirror.nodes.coordinator.tasks.task_searches import SEARCHING, Searches, misses_commit
+from evermirror.nodes.coordinator.tasks.task_searches import Searches, misses_commit
 from evermirror.nodes.coordinator.tasks.task_waits import PATIENCE_S, Patience, Waiters
 
 ROUTE_GAP_S = 0.1  # between two looks at what rests: those that wake meanwhile go out together
@@ -331,7 +331,7 @@ class Tasks:
             return False
         self._book.rest(task_id, at)
         self._asides.rests(task_id)
-        self._progress[task_id] = Progress(key, (task_id,), SEARCHING, None, 0, self._clock())
+        self._progress[task_id] = Progress(key, (task_id,), SyncPhase.SEARCHING.value, None, 0, self._clock())
         return True
 
     def about(self, key: RepoKey, ids: Collection[TaskId]) -> tuple[TaskId, ...]:

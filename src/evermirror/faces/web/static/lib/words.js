@@ -20,6 +20,11 @@ export function word(name, ...values) {
 
 /** The same where there may be no such word: then what is given. */
 export const wordOr = (name, other) => WORDS[name] ?? other;
+/** What a sync does now, as its worker tells it: one of SyncPhase, a push with its host. */
+export function phaseWord(told) {
+  const [name, host] = told.split(" to ");
+  return host ? word(`ph_${name}_to`, host) : wordOr(`ph_${name}`, name);
+}
 
 /** `many("repos", 1)` is "1 repository": the names are `repos_one` and `repos_many`. */
 export function many(name, count) {

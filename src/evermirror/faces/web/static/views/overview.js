@@ -4,7 +4,7 @@ import { h, memo } from "../lib/dom.js";
 import { now, percent, rate, sinceIso, size, span } from "../lib/format.js";
 import { bar, empty, figures, repoLink, section, when } from "../lib/parts.js";
 import { href } from "../lib/route.js";
-import { lang, many, number, word, wordOr } from "../lib/words.js";
+import { lang, many, number, phaseWord, word, wordOr } from "../lib/words.js";
 import { courseCharts } from "./overview_course.js";
 import { order } from "./repos_order.js";
 
@@ -119,7 +119,7 @@ function runningRow(sync, later) {
   const age = span(sinceIso(sync.started_at));
   return h("li", { key: sync.key },
     h("div", { class: "between" }, repoLink(sync.key),
-      h("span", { class: "quiet small numbers" }, `${wordOr(`ph_${phase}`, phase)}${done === null ? "" : ` ${Math.round(done)} %`}`)),
+      h("span", { class: "quiet small numbers" }, `${phaseWord(phase)}${done === null ? "" : ` ${Math.round(done)} %`}`)),
     bar(done, sync.key),
     h("small", { class: "quiet numbers" }, [word("received", size(received)), age, sync.worker].filter(Boolean).join(" · ")));
 }

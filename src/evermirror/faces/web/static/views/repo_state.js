@@ -3,7 +3,7 @@ import { notice } from "../lib/dialog.js";
 import { h } from "../lib/dom.js";
 import { clock, size, span } from "../lib/format.js";
 import { bar, facts, section, status, when } from "../lib/parts.js";
-import { many, number, word, wordOr } from "../lib/words.js";
+import { many, number, phaseWord, word, wordOr } from "../lib/words.js";
 
 export default function state(ctx, repo, running, acts) {
   return section("state", word("rp_state"),
@@ -23,7 +23,7 @@ function why(repo) {
   return [word(`rp_why_${repo.status}`), " ", repo.verified_at ? [word("rp_verified"), " ", when(repo.verified_at), word("rp_stop")] : word("rp_never_verified")];
 }
 
-export const phase = (text) => (text ? wordOr(`ph_${text}`, text) : word("rp_begins"));
+export const phase = (text) => (text ? phaseWord(text) : word("rp_begins"));
 
 /** A sync under way, as progress or the overview tells of it. */
 function syncing(running) {
