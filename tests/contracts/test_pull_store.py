@@ -203,7 +203,7 @@ async def test_a_removed_repo_keeps_its_project_for_the_day_it_comes_back(store)
     assert await store.find_project(A) is None
     assert await store.page_projects() == ((other,), 1)
     assert await store.failed_projects(4) == ((), 0)
-    assert overall((await store.pull_progress(1.0, 1.0, [A])).values()).total == 1
+    assert overall((await store.pull_progress(1.0, [A])).values()).total == 1
     assert await store.open_pull_tasks([OpenTask(put, 0)], 5.0) == ()
     await store.restore_repo(A, 1600.0)
     assert await store.left_projects() == frozenset()
@@ -560,7 +560,7 @@ async def test_an_older_database_keeps_its_history_and_knows_its_errors(url):
             Priority.NORMAL: len(FailureKind) + 1
         }
         assert not (await store.find_repo(A)).spec.pulled
-        told = (await store.pull_progress(1000.0, 200.0, []))[Priority.HIGH]
+        told = (await store.pull_progress(1000.0, []))[Priority.HIGH]
         assert (told.total, told.synced) == (1, 1)
         assert (await store.overview_counts(0.0)).oldest_verified_at == 900.0
         (put,) = await store.put_projects([project(A, targets=(target(),))])

@@ -293,6 +293,62 @@ async def test_a_batch_stays_within_the_limit_and_names_what_it_left_out(house):
     assert (hurried.skipped_running, hurried.unknown) == (1, ())
 
 
+async def test_a_batch_in_peak_hours_says_what_it_waits_for_and_runs_when_they_are_over(house):
+    await house.admin.set_strategy(
+        {"peak_avoidance": True, "peak_start": 22, "peak_end": 23}, actor="me"
+    )  # T0 is 22:13
+    await house.create("urgent", priority=Priority.HIGH, interval_s=86_400.0)
+    await house.did(await house.one_sync())
+    await house.create("a", interval_s=86_400.0)
+    done = await house.admin.trigger_batch(["a", "urgent"], None, actor="me")
+    urgent = await house.one_sync()
+    assert urgent.key == key_of("urgent")
+    (waiting,) = done.waiting
+    assert waiting.wait.text == "waits until 23:00: only critical and high run in peak hours"
+    assert waiting.count == 1
+    task_id = next(task for task in done.task_ids if task != urgent.task_id)
+    assert (await house.admin.task(task_id))[1].wait == waiting.wait
+    assert (await house.admin.progress()).waiting == (waiting,)
+    again = await house.admin.trigger_batch([], Priority.NORMAL, actor="me")
+    assert (again.already_pending, again.waiting) == (1, (waiting,))
+    await house.did(urgent)
+    await house.later(47 * 60)
+    assert (await house.one_sync()).task_id == task_id
+    assert (await house.admin.task(task_id))[1].wait is None
+    assert (await house.admin.progress()).waiting == ()
+
+
+async def test_a_project_that_fails_shows_the_class_that_it_counts_as(house):
+    await house.create("a", priority=Priority.HIGH, interval_s=600.0)
+    for n in range(3):
+        view = await house.admin.find_project("a")
+        assert (view.project.config.priority, view.effective_priority) == (Priority.HIGH, Priority.HIGH)
+        sync = await house.one_sync()
+        unknown = Failure(FailureKind.UNKNOWN, "what?")
+        await house.take(
+            failed(sync.task_id, key=sync.key, failures=n + 1, at=house.clock.now, failure=unknown)
+        )
+        await house.later(1200)
+    (view,) = (await house.admin.list_projects()).items
+    assert (view.project.config.priority, view.effective_priority) == (Priority.HIGH, Priority.NORMAL)
+    (view,) = (await house.admin.failed_projects(3)).items
+    assert view.effective_priority is Priority.NORMAL
+
+
+async def test_the_strategy_says_how_late_each_class_may_be(house):
+    await house.create("a", interval_s=3600.0)
+    view = await house.admin.set_strategy(
+        {"peak_avoidance": True, "peak_start": 9, "peak_end": 18}, actor="me"
+    )
+    delays = {p: (d.usual_s / 60, d.worst_s / 60) for p, d in view.expected.items()}
+    assert delays == {
+        Priority.CRITICAL: (10, 10),
+        Priority.HIGH: (30, 30),
+        Priority.NORMAL: (60, 60 + 540),  # its own interval
+        Priority.LOW: (360, 360 + 540),
+    }
+
+
 async def test_a_trigger_makes_a_batch_task_that_waits_for_room_start_at_once(house):
     await house.admin.set_strategy({"max_concurrent": 1}, actor="me")
     await house.create("a", interval_s=86_400.0)
@@ -334,7 +390,7 @@ async def test_a_task_by_the_other_api_joins_what_is_pending_and_pushes_too(hous
     assert (await house.project("a")).task is None
 
 
-async def test_repos_without_a_configuration_are_projects_too(house):
+async def test_repos_without_a_configuration_are_no_projects_and_can_be_triggered_and_configured(house):
     await house.add(alias="plain/repo")
     await house.commands()
     view = await house.admin.find_project("plain/repo")
@@ -347,7 +403,7 @@ async def test_repos_without_a_configuration_are_projects_too(house):
     sync = await house.one_sync()
     assert (sync.task_id, sync.push) == (task.id, ())
     assert (await house.admin.trigger("plain/repo", actor="me"))[0].id == task.id
-    assert (await house.admin.progress()).overall.total == 1
+    assert (await house.admin.progress()).overall.total == 0
     assert (await house.admin.list_projects()).total == 0
     await house.change("plain/repo", interval_s=900.0)
     assert [c.repos[0].pulled for c in await house.commands() if isinstance(c, AssignRepos)] == [True]
@@ -969,18 +1025,25 @@ async def test_a_clock_that_was_ahead_does_not_hold_a_job_back_once_it_is_right(
 
 
 async def test_monitoring_tells_what_stands_once_and_its_end(house):
-    await house.create("a", interval_s=86_400.0)
-    sync = await house.one_sync()
-    await house.take(failed(sync.task_id, key=sync.key, at=T0))
-    await house.quiet()
+    for name in "abc":
+        await house.create(name, interval_s=86_400.0)
+    unknown = Failure(FailureKind.UNKNOWN, "what?")
+    for sync in await house.syncs():
+        await house.take(failed(sync.task_id, key=sync.key, at=T0, failure=unknown))
+    await house.later(1)
     jobs = house.jobs()
     await jobs.look_through()
     await jobs.look_through()
     stands = [(a.kind, a.about, a.level) for a in house.alerts.standing]
     assert stands == [("failure-rate", "all", Level.CRITICAL)]
-    assert any("1 of 1 projects are failed" in w for w in (await house.it.overview()).warnings)
+    (alert,) = house.alerts.standing
+    assert "3 of 3 projects are failed" in alert.text
+    assert "affected: a, b, c" in alert.text
+    assert alert.facts["errors"] == "UNKNOWN 3× (3)"
+    assert any("3 of 3 projects are failed" in w for w in (await house.it.overview()).warnings)
     await house.later(300)
-    await house.did(await house.one_sync())
+    for sync in await house.syncs():
+        await house.did(sync)
     await jobs.look_through()
     assert house.alerts.standing == ()
 

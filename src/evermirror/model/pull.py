@@ -42,7 +42,7 @@ class Strategy:
     night_start: int | None = None  # None: nights are like any other time outside the peak
     night_end: int | None = None
     night_max_concurrent: int | None = None
-    adaptive: bool = False
+    adaptive: bool = True
     enabled: bool = True  # False: nothing is started by the schedule
     created_at: float = 0.0
     updated_at: float = 0.0
@@ -62,6 +62,34 @@ class Load:
 
     level: LoadLevel
     reason: str
+
+
+class WaitReason(Enum):
+    """Why a task that was asked for has not begun."""
+
+    PEAK = "peak"  # its class does not run in peak hours
+    LOAD = "load"  # its class does not run while the source is overloaded
+    SOURCE = "source"  # its source fails for all, or asked us to wait
+    ROOM = "room"  # as many run as may
+    WORKER = "worker"  # nobody can do it now
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """``until``: None where nobody can say; ``clock``: the same on the strategy's clock, ``18:00``."""
+
+    reason: WaitReason
+    text: str
+    until: float | None = None
+    clock: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """So many wait for the same."""
+
+    wait: Wait
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

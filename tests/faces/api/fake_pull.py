@@ -64,7 +64,9 @@ class FakePull:
             key, name, spec.host, config or PullConfig(), targets=made, next_sync_at=self.now,
             created_at=self.now, updated_at=self.now,
         )  # fmt: skip
-        view = ProjectView(replace(project, **state), record, configured, running=False)
+        view = ProjectView(
+            replace(project, **state), record, configured, False, (config or PullConfig()).priority
+        )
         self.views[key] = view
         return view
 

@@ -41,7 +41,8 @@ from evermirror.model.failure import FailureKind
 from evermirror.model.pull import RETRY_DELAY_MAX_S, Project, PullConfig
 from evermirror.model.repo import Priority
 
-_LOWEST = max(p.rank for p in Priority)
+BY_RANK = {p.rank: p for p in Priority}
+_LOWEST = max(BY_RANK)
 _DOUBLINGS_MAX = 30  # past any bound; larger powers overflow
 
 
@@ -104,6 +105,11 @@ def effective_rank(project: Project, demote_after: int) -> int:
     """The class it is scheduled in: its own, or one lower while it fails. 0 is the most urgent."""
     rank = project.config.priority.rank
     return min(rank + 1, _LOWEST) if project.failures >= demote_after else rank
+
+
+def effective_priority(project: Project, demote_after: int) -> Priority:
+    """The same as a class."""
+    return BY_RANK[effective_rank(project, demote_after)]
 
 
 def retry_delay_s(config: PullConfig, failures: int, interval_s: float) -> float:

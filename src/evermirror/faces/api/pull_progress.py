@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from evermirror.faces.api.context import ApiDep, problems, pull_of
 from evermirror.faces.api.problems import Kind
 from evermirror.faces.api.pull_inputs import HOURS_MAX, FromQuery, ToQuery, refused, span_of
-from evermirror.faces.api.pull_views import Minutes, minutes
+from evermirror.faces.api.pull_views import Minutes, WaitingOut, minutes, waiting_out
 from evermirror.faces.api.text import iso
 from evermirror.model.figures import ClassProgress, Period, ProgressNote
 from evermirror.model.repo import Priority
@@ -48,6 +48,9 @@ class OverviewOut(BaseModel):
     average_delay_minutes: Minutes = Field(description="Since the last sync; 0 where nothing was ever synced")
     disabled: int
     now: str
+    waiting: list[WaitingOut] = Field(
+        description="Due or asked for, and held back, as their class does not run now"
+    )
     period: PeriodOut | None = Field(description="What happened in the time asked about")
 
 
@@ -143,6 +146,7 @@ def _overview_out(progress: Progress) -> OverviewOut:
         average_delay_minutes=_delay(overall),
         disabled=overall.disabled,
         now=iso(progress.now),
+        waiting=waiting_out(progress.waiting),
         period=_period_out(progress.period),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from evermirror.faces.cli.client import Fields
 from evermirror.faces.cli.pull.boxes import Grid, facts_box, grid_box, show_lines, terminal_width
 from evermirror.faces.cli.pull.common import count_of, dicts, number_of, texts
-from evermirror.faces.cli.pull.labels import clock, label, minutes, pieces, short_clock, times
+from evermirror.faces.cli.pull.labels import clock, label, minutes, pieces, short_clock, times, wait_words
 from evermirror.faces.cli.repos import error_words
 from evermirror.model.printable import one_line
 
@@ -28,9 +28,10 @@ def _facts(p: Fields) -> list[str]:
     configured = p.get("configured", True)
     interval = minutes(p.get("sync_interval"))
     facts: list[tuple[str, object]] = [
-        ("Priority", p.get("priority")),
+        ("Priority", priority_words(p)),
         ("Interval", interval if configured else f"{interval} ({label('adaptive')})"),
         ("State", state_words(p)),
+        ("Waiting", wait_words(p.get("waiting"))),
         ("Last sync", clock(p.get("last_sync_at")) if p.get("last_sync_at") else label("never")),
         ("Next sync", clock(p.get("next_sync_at"))),
         ("Failures in a row", times(count_of(p.get("consecutive_failures")))),
@@ -43,10 +44,20 @@ def _facts(p: Fields) -> list[str]:
     return [f"{label(name)}: {one_line(str(value))}" for name, value in facts if value]
 
 
+def priority_words(project: Fields) -> str:
+    """``critical``; of one that fails also the class that it counts as."""
+    own, counts_as = project.get("priority"), project.get("effective_priority")
+    if counts_as is None or counts_as == own:
+        return str(own)
+    return f"{own} ({label('counts as {priority} after failures', priority=counts_as)})"
+
+
 def state_words(project: Fields) -> str:
     """Enabled, disabled, or paused and why."""
     if project.get("paused"):
         return f"{label('paused')}: {project.get('paused')}"
+    if project.get("configured") is False:
+        return label("no pull configuration; `pull config KEY --interval=…` makes it a project")
     return label("enabled" if project.get("enabled") else "disabled")
 
 

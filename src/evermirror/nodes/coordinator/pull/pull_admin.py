@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
 from evermirror.core.pull.layers import ProjectChange, adopted, changed, enabled, placed_by, taken_back
+from evermirror.core.pull.strategy import expected_delays
 from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict, EvermirrorError, InvalidUrl, InvalidValue, NotFound, UsageError
 from evermirror.model.failure import FailureError
@@ -60,7 +61,6 @@ class PullAdminSettings:
 
     rules: UrlRules
     credentials: frozenset[str]
-    fresh_bound_s: float
     time_zone: str
     zone: tzinfo = UTC
 
@@ -85,25 +85,27 @@ class PullAdmin:
         self.changing = pulling.changing
         self._syncing = syncing
         self._clock = clock
-        self._views = ProjectViews(store, coordinator, pulling, syncing)
+        self._views = ProjectViews(store, coordinator, pulling, syncing, clock)
         self._target_states = TargetStates(store, coordinator, pulling)
-        self._counts = PullCounts(store, settings.fresh_bound_s, syncing, clock)
+        self._counts = PullCounts(store, syncing, clock)
         self._reports = Reports(
             store, self._counts, lambda: pulling.machine.view(clock()).load, settings.zone, clock
         )
-        self._triggers = Triggers(store, pulling, coordinator.tasks)
+        self._triggers = Triggers(store, pulling, coordinator.tasks, clock)
 
     # The strategy
 
     async def strategy(self) -> StrategyView:
         view = self._pulling.machine.view(self._clock())
+        strategy = await self._store.get_strategy() or Strategy()
         return StrategyView(
-            await self._store.get_strategy() or Strategy(),
+            strategy,
             self._settings.time_zone,
             view.in_peak,
             view.limit,
             view.running,
             view.load,
+            expected_delays(strategy, await self._counts.intervals(self._pulling.projects)),
         )
 
     @to_the_end
@@ -283,12 +285,15 @@ class PullAdmin:
         ids = tuple(done.task_ids)
         detail = {"tasks": len(ids), "force": force, "priority": priority.value if priority else None}
         await self._store.audit(actor, "pull.triggered-batch", "", detail)
-        return BatchTriggered(ids, done.skipped_running, unknown, tuple(done.disabled), done.already_pending)
+        return BatchTriggered(
+            ids, done.skipped_running, unknown, tuple(done.disabled), done.already_pending, done.waiting()
+        )
 
     # Figures
 
     async def progress(self, begin: float | None = None, end: float | None = None) -> Progress:
-        return await self._counts.progress(begin, end)
+        counted = await self._counts.progress(begin, end)
+        return replace(counted, waiting=self._pulling.machine.held(self._clock()))
 
     async def course(self, begin: float, end: float) -> tuple[ProgressNote, ...]:
         return await self._store.progress_course(begin, end)

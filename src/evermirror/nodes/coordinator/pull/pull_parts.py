@@ -58,7 +58,6 @@ async def make_pulling(
     jobs = PullJobs(
         JobSettings(
             zone,
-            fresh_bound_s(config),
             section.retention,
             scheduler=section.scheduler_cron,
             statistics=section.statistics_cron,
@@ -73,9 +72,7 @@ async def make_pulling(
         clock=clock,
     )
     admin = PullAdmin(
-        PullAdminSettings(
-            url_rules(config), frozenset(config.credentials), fresh_bound_s(config), name_of(zone), zone
-        ),
+        PullAdminSettings(url_rules(config), frozenset(config.credentials), name_of(zone), zone),
         store=store,
         coordinator=coordinator,
         pulling=pulling,

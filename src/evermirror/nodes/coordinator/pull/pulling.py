@@ -188,11 +188,10 @@ class Pulling:
     async def run(self) -> None:
         """Hears what happens, and wakes when something is due, until cancelled."""
         while True:
-            await self._until_something()
+            wake_at = await self._until_something()
             async with self.changing.patient:
                 events = list(self._inbox)
                 self._inbox.clear()
-                wake_at = self._machine.next_wake(self._clock())
                 if wake_at is not None and wake_at <= self._clock():
                     events.append(Woke())
                 await self._take(events)
@@ -205,13 +204,16 @@ class Pulling:
         self._inbox.append(event)
         self._poke.set()
 
-    async def _until_something(self) -> None:
+    async def _until_something(self) -> float | None:
+        """Returns when the machine wanted to be woken. Asked again afterwards, the machine may no longer
+        say so: the window that was to end is another one by then."""
         wake_at = self._machine.next_wake(self._clock())
         sleep_s = SLEEP_MAX_S if wake_at is None else min(SLEEP_MAX_S, wake_at - self._clock())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(SLEEP_MIN_S, sleep_s)):
                 await self._poke.wait()
         self._poke.clear()
+        return wake_at
 
     # What the fleet tells
 
