@@ -44,7 +44,7 @@ from evermirror.nodes.service import RepoFilter
 
 A, B = "example.org/team/a", "example.org/team/b"
 KNOWN = Activity((1.0, 2.0, 3.0), 900.0, 890.0, Rhythm(3.0, 1.5 - 0.25j, -0.5 + 2j))
-STEPS = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"]
+STEPS = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0015"]
 DIGEST = "ab" * 32
 HEAD = "c" * 40
 HOSTILE = "é日本\U0001f680 %_\\'\";--\r\n\x00\x1b[31m\udcff\ud800"

@@ -13,7 +13,7 @@ from evermirror.errors import Conflict, InvalidUrl, NotFound, Unavailable, Usage
 from evermirror.model.alert import Alert, Level
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, Excused, Failed, Refused, ReleaseRepos, SyncNow
-from evermirror.model.pull import MINUTE, Strategy, TargetSpec
+from evermirror.model.pull import MINUTE, RetryPolicy, Strategy, TargetSpec
 from evermirror.model.push import Pushed, PushTo, TargetId
 from evermirror.model.repo import Priority
 from evermirror.model.task import TaskStatus, Trigger
@@ -21,7 +21,7 @@ from evermirror.nodes.coordinator.pull import pull_jobs, pull_opening, pull_turn
 from evermirror.nodes.coordinator.pull.pull_hearing import PROTOCOL_OF_PUSHES
 from evermirror.nodes.coordinator.tasks.task_pulls import ASIDE_S
 from evermirror.nodes.pull_service import ErrorFilter, NewProject, ProjectChange
-from evermirror.nodes.service import TaskParams
+from evermirror.nodes.service import RepoFilter, TaskParams
 from tests.nodes.pull_house import HOST, PUT, PullHouse, built, key_of, pushed_to
 from tests.nodes.test_coordinator import T0, ScriptedWorker, failed
 
@@ -408,6 +408,62 @@ async def test_repos_without_a_configuration_are_no_projects_and_can_be_triggere
     await house.change("plain/repo", interval_s=900.0)
     assert [c.repos[0].pulled for c in await house.commands() if isinstance(c, AssignRepos)] == [True]
     assert (await house.admin.find_project("plain/repo")).configured
+
+
+async def one_priority(house, name):
+    """What the project, the repo and the lists say, which is the same."""
+    view = await house.admin.find_project(name)
+    record = await house.store.find_repo(view.project.key)
+    said = {view.project.config.priority, record.spec.priority}
+    for priority in Priority:
+        listed = await house.admin.list_projects(priority=priority)
+        found = await house.it.list_repos(RepoFilter(priority=priority))
+        if view.project.key in {one.project.key for one in listed.items}:
+            said.add(priority)
+        if view.project.key in {one.key for one in found}:
+            said.add(priority)
+    (priority,) = said
+    return priority
+
+
+async def test_a_repo_and_its_project_have_one_priority_whoever_sets_it(house):
+    url = f"https://{HOST}/a"
+    await house.create("a", url=url, priority=Priority.HIGH, interval_s=86_400.0)
+    assert await one_priority(house, "a") is Priority.HIGH
+    await house.commands()
+    view = await house.change("a", priority=Priority.CRITICAL)
+    assert "priority" in view.project.overrides
+    assert await one_priority(house, "a") is Priority.CRITICAL
+    told = [c.repos[0].priority for c in await house.commands() if isinstance(c, AssignRepos)]
+    assert told[-1:] == [Priority.CRITICAL], "its worker hears of it"
+    await house.it.add_url(url, {"priority": "low"}, actor="me")
+    assert await one_priority(house, "a") is Priority.LOW
+    await house.admin.set_priority(["a"], Priority.NORMAL, actor="me")
+    assert await one_priority(house, "a") is Priority.NORMAL
+    back = await house.admin.reset_project("a", actor="me")
+    assert "priority" not in back.project.overrides
+    assert await one_priority(house, "a") is Priority.HIGH, "as it was made"
+
+
+async def test_the_settings_say_how_a_project_is_retried_that_says_nothing_itself(empty_house):
+    house = empty_house
+    house.settings = PullSettings(retry=RetryPolicy(2, 60.0, 3.0))
+    async with house.running():
+        view = await house.create("a", interval_s=86_400.0)
+        assert (view.project.config.max_retries, view.project.config.retry_delay_s) == (2, 60.0)
+        own = await house.create("b", interval_s=86_400.0, max_retries=7)
+        assert (own.project.config.max_retries, own.project.config.retry_delay_s) == (7, 60.0)
+        unknown = Failure(FailureKind.UNKNOWN, "what?")
+        syncs = {sync.key: sync for sync in await house.syncs()}
+        await house.did(syncs[key_of("b")])
+        sync = syncs[key_of("a")]
+        for n, wait_s in enumerate((60.0, 180.0)):
+            now = house.clock.now
+            await house.take(failed(sync.task_id, key=sync.key, failures=n + 1, at=now, failure=unknown))
+            await house.quiet()
+            assert (await house.admin.find_project("a")).project.next_sync_at == now + wait_s
+            await house.later(wait_s)
+            sync = await house.one_sync()
 
 
 # Settings

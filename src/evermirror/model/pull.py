@@ -104,6 +104,16 @@ class PullConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How failed syncs are tried again: so often early, after a delay that grows by a factor; then at the
+    normal interval. A project may have its own count and delay."""
+
+    max_retries: int = 3
+    retry_delay_s: float = 5 * MINUTE
+    backoff_multiplier: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
 class TargetSpec:
     """A target as people name it."""
 
@@ -151,3 +161,4 @@ class Project:
     created_at: float = 0.0
     updated_at: float = 0.0
     source_credential: str | None = None  # the repo's own; a name, never a secret
+    priority_before: Priority | None = None  # what the repo or its line says, while a person set another

@@ -110,9 +110,9 @@ class Progress:
     now: float
     overall: ClassProgress
     by_priority: Mapping[Priority, ClassProgress]
-    waiting: tuple[Waiting, ...] = ()
     period: Period | None = None
     periods: Mapping[Priority, Period] = field(default_factory=dict)
+    waiting: tuple[Waiting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

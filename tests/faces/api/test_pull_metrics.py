@@ -29,7 +29,7 @@ NAMES = """
 OURS = """
     pull_concurrent_limit pull_source_load pull_projects_enabled pull_projects_with_targets
     pull_projects_verified_equal pull_verified_equal_ratio pull_lag_seconds pull_lag_worst_seconds
-    pull_projects_demoted pull_projects_paused
+    pull_projects_demoted pull_projects_paused pull_target_bytes
 """
 
 

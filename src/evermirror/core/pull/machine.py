@@ -280,7 +280,7 @@ class PullMachine(Roll):
         self._settle(tracked)
 
     def _longest_wait_s(self, project: Project) -> float:
-        return longest_wait_s(project.config, self.settings.stretch, self.settings.slow_s)
+        return longest_wait_s(project.config, self.settings)
 
     def _move(self, tracked: Tracked, host: Host, draft: Draft) -> None:
         """Its source is at another host now."""

@@ -113,8 +113,8 @@ async def get_by_priority(api: ApiDep, begin: FromQuery = None, end: ToQuery = N
 
 @router.get("/api/pull/progress/course", summary="How progress went", responses=_REFUSALS)
 async def get_course(api: ApiDep, begin: FromQuery = None, end: ToQuery = None) -> CourseOut:
-    """As noted every five minutes (`pull.statistics_cron`), oldest first; without `from` of the last day
-    before `to`. Of more than 2,000 notes only some are shown, evenly."""
+    """As noted every five minutes (`scheduled_jobs.progress_statistics`), oldest first; without `from` of the
+    last day before `to`. Of more than 2,000 notes only some are shown, evenly."""
     since, until = span_of(begin, end)
     until = until if until is not None else time.time()
     since = since if since is not None else max(0.0, until - _COURSE_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import datetime
 
 from evermirror.faces.cli.output import NOTHING, as_seconds, counted, span
@@ -150,10 +149,7 @@ _CHINESE = {
     "peak hours": "高峰时段",
     "off peak": "非高峰时段",
     "{running} of {limit} running": "运行中 {running}/{limit}",
-    "Expected delay, critical": "预期延迟 critical",
-    "Expected delay, high": "预期延迟 high",
-    "Expected delay, normal": "预期延迟 normal",
-    "Expected delay, low": "预期延迟 low",
+    "Expected delay": "预期延迟",
     "up to {usual}": "最多{usual}",
     "; up to {worst} around peak hours": "；遇高峰时段最多{worst}",
     # waiting
@@ -187,37 +183,6 @@ def label(text: str, **values: object) -> str:
     """``text`` in the reader's language, with ``values`` put in."""
     told = _CHINESE.get(text, text) if is_chinese() else text
     return told.format(**values) if values else told
-
-
-def wait_words(wait: object) -> str:
-    """What a task waits for, in the reader's language; empty: nothing."""
-    if not isinstance(wait, dict):
-        return ""
-    if not is_chinese():
-        return str(wait.get("text"))
-    until = wait.get("clock")
-    known = {
-        "peak": "waits until {clock}: only critical and high run in peak hours",
-        "load": "waits while the source is under load",
-        "source": "waits until {clock}: its source fails for all, or asked us to wait",
-        "room": "waits for room",
-        "worker": "waits for a worker that can do it",
-    }
-    if wait.get("reason") == "peak" and not until:
-        return label("waits: only critical and high run in peak hours")
-    text = known.get(str(wait.get("reason")))
-    return label(text, clock=until) if text is not None else str(wait.get("text"))
-
-
-def waiting_lines(waiting: object) -> list[str]:
-    """How many wait for what: ``12 wait until 18:00: …``."""
-    told = [one for one in waiting if isinstance(one, dict)] if isinstance(waiting, list) else []
-    return [f"{one.get('count')} 个{wait_words(one)}" if is_chinese() else _many_wait(one) for one in told]
-
-
-def _many_wait(one: Mapping[str, object]) -> str:
-    text = str(one.get("text"))
-    return f"{one.get('count')} " + (text if one.get("count") == 1 else text.replace("waits", "wait", 1))
 
 
 def spell(seconds: float | None) -> str:

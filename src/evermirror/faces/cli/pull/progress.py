@@ -19,7 +19,8 @@ from evermirror.faces.cli.pull.common import (
     number_of,
     time_range,
 )
-from evermirror.faces.cli.pull.labels import clock, label, minutes, waiting_lines
+from evermirror.faces.cli.pull.labels import clock, label, minutes
+from evermirror.faces.cli.pull.project_view import waiting_lines
 from evermirror.faces.cli.watch import Watch
 from evermirror.faces.cli.watch import show as show_once_or_on
 

@@ -167,8 +167,8 @@ def _facts(s: Fields) -> list[str]:
     facts.append(("Adaptive", _switch(s.get("enable_adaptive"))))
     if now := _now(s):
         facts.append(("Now", now))
-    facts += [(f"Expected delay, {name}", text) for name, text in _expected(s)]
-    return [f"{label(name)}: {one_line(str(value))}" for name, value in facts]
+    lines = [f"{label(name)}: {one_line(str(value))}" for name, value in facts]
+    return [*lines, *(f"{label('Expected delay')} {name}: {text}" for name, text in _expected(s))]
 
 
 def _expected(s: Fields) -> list[tuple[str, str]]:

@@ -28,16 +28,8 @@ from evermirror.faces.cli.pull.common import (
     tell_more,
     texts,
 )
-from evermirror.faces.cli.pull.labels import (
-    clock,
-    label,
-    pieces,
-    short_clock,
-    times,
-    wait_words,
-    waiting_lines,
-)
-from evermirror.faces.cli.pull.project_view import status_words, took
+from evermirror.faces.cli.pull.labels import clock, label, pieces, short_clock, times
+from evermirror.faces.cli.pull.project_view import status_words, took, wait_words, waiting_lines
 from evermirror.faces.cli.sync import wait_for, wait_seconds
 from evermirror.model.printable import one_line
 

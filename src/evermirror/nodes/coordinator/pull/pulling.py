@@ -33,7 +33,7 @@ from evermirror.core.pull.events import (
     TaskTakenUp,
     Woke,
 )
-from evermirror.core.pull.layers import followed, has_credentials, placed_by, waits_for_a_person
+from evermirror.core.pull.layers import by_policy, followed, has_credentials, placed_by, waits_for_a_person
 from evermirror.core.pull.machine import PullMachine
 from evermirror.core.pull.outcome import standing_alerts
 from evermirror.core.watch.kinds import PROJECT_KINDS
@@ -44,8 +44,8 @@ from evermirror.edge.store.writes import ProjectSaved
 from evermirror.model.failure import FailureError
 from evermirror.model.figures import Pressure
 from evermirror.model.messages import Failed, Refused, Report, Synced, SyncNow
-from evermirror.model.pull import Load, Project, Strategy, TargetSpec
-from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.pull import Load, Project, RetryPolicy, Strategy, TargetSpec
+from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.nodes.coordinator.alerts.alert_sink import AlertSink
 from evermirror.nodes.coordinator.pull.pull_checks import check_enabled
@@ -101,6 +101,10 @@ class Pulling:
     def machine(self) -> PullMachine:
         """To be read only; it is changed through this object."""
         return self._machine
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        return self._machine.settings.retry
 
     def project(self, key: RepoKey) -> Project | None:
         return self._machine.project(key) if self._loaded is None else self._loaded.get(key)
@@ -160,7 +164,8 @@ class Pulling:
 
     async def load(self) -> None:
         """Before anything else is asked."""
-        self._loaded = {project.key: project for project in await self._store.load_projects()}
+        loaded = await self._store.load_projects()
+        self._loaded = {project.key: by_policy(project, self.retry_policy) for project in loaded}
         await self._remembered.load()
 
     async def resume(self, tasks: Iterable[TaskRecord]) -> None:
@@ -279,10 +284,15 @@ class Pulling:
                 await self.remove([key])
 
     @to_the_end
-    async def follow(self, records: Iterable[RepoRecord], lines: Lines | None = None) -> set[RepoKey]:
+    async def follow(
+        self,
+        records: Iterable[RepoRecord],
+        lines: Lines | None = None,
+        overruled: Mapping[RepoKey, Priority] | None = None,
+    ) -> set[RepoKey]:
         """These repos are new or changed, and so may be the targets that their lines name (``lines``; None:
-        those are as before). Returns those that the fleet must hear of: pulled now and not before, or the
-        other way; or another kind of worker is needed."""
+        those are as before), and priorities in them that a person overruled. Returns those that the fleet
+        must hear of: pulled now and not before, or the other way; or another kind of worker is needed."""
         concerned = [r for r in records if self._concerns(r.key, lines or {})]
         if not concerned:
             return set()
@@ -294,7 +304,9 @@ class Pulling:
                 known = self.project(record.key)
                 before = known or back.get(record.key)
                 said = before.catalog if lines is None and before is not None else ()
-                after = followed(record, said if lines is None else lines.get(record.key, ()), before, now)
+                said = said if lines is None else lines.get(record.key, ())
+                over = (overruled or {}).get(record.key)
+                after = followed(record, said, before, now, over, self.retry_policy)
                 if after is None and before is not None:
                     gone.append(record.key)
                 elif after is not None and after != known:
