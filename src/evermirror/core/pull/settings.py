@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evermirror.model.pull import MINUTE, RetryPolicy
 
@@ -17,7 +17,7 @@ class PullSettings:
     slow_s: float = 1440 * MINUTE  # between two looks at a public mirror whose source is gone
     step_s: float = MINUTE  # between two steps of the adaptive limit
     by_cron: bool = False  # projects become due at a cron's times only
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def __post_init__(self) -> None:
         if min(self.pause_after, self.demote_after) < 1:
