@@ -57,7 +57,9 @@ def page(name: str) -> str:
 
 
 def examples(name: str) -> dict[str, dict]:
-    sections = re.findall(r"^### ([a-z]+\.[a-z]+|pull_sync_[a-z]+)\n(.*?)(?=^##)", f"{page(name)}\n## ", re.M | re.S)
+    sections = re.findall(
+        r"^### ([a-z]+\.[a-z]+|pull_sync_[a-z]+)\n(.*?)(?=^##)", f"{page(name)}\n## ", re.M | re.S
+    )
     blocks = {title: re.search(r"^```json\n(.*?)^```", text, re.M | re.S) for title, text in sections}
     return {title: json.loads(block[1]) for title, block in blocks.items()}
 
