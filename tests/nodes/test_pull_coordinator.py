@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from evermirror.core.catalog.entry import CatalogEntry
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.watch.kinds import REPO_KINDS
 from evermirror.errors import Conflict, InvalidUrl, NotFound, Unavailable, UsageError
@@ -15,8 +16,9 @@ from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, Excused, Failed, Refused, ReleaseRepos, SyncNow
 from evermirror.model.pull import MINUTE, RetryPolicy, Strategy, TargetSpec
 from evermirror.model.push import Pushed, PushTo, TargetId
-from evermirror.model.repo import Priority
+from evermirror.model.repo import Host, Priority, RepoSpec
 from evermirror.model.task import TaskStatus, Trigger
+from evermirror.nodes.coordinator.catalog.catalog_records import CatalogRecords
 from evermirror.nodes.coordinator.pull import pull_jobs, pull_opening, pull_turn
 from evermirror.nodes.coordinator.pull.pull_hearing import PROTOCOL_OF_PUSHES
 from evermirror.nodes.coordinator.tasks.task_pulls import ASIDE_S
@@ -443,6 +445,29 @@ async def test_a_repo_and_its_project_have_one_priority_whoever_sets_it(house):
     back = await house.admin.reset_project("a", actor="me")
     assert "priority" not in back.project.overrides
     assert await one_priority(house, "a") is Priority.HIGH, "as it was made"
+
+
+async def test_a_priority_set_by_hand_holds_over_the_catalog_and_taken_back_is_what_the_line_says_by_then(
+    house,
+):
+    records = CatalogRecords(house.store, house.it, frozenset())
+    key = key_of("a")
+
+    async def line(priority):
+        spec = RepoSpec(key, f"https://{key}", Host(HOST), priority)
+        entry = CatalogEntry(spec=spec, alias="a", targets=(TargetSpec(TARGET),), file="f", line=1)
+        await records.put([entry])
+
+    await line(Priority.HIGH)
+    assert await one_priority(house, "a") is Priority.HIGH
+    await house.change("a", priority=Priority.CRITICAL)
+    await line(Priority.LOW)
+    assert await one_priority(house, "a") is Priority.CRITICAL
+    await house.admin.reset_project("a", actor="me")
+    assert await one_priority(house, "a") is Priority.LOW
+    assert "priority" not in (await house.store.find_repo(key)).info
+    await line(Priority.NORMAL)
+    assert await one_priority(house, "a") is Priority.NORMAL
 
 
 async def test_the_settings_say_how_a_project_is_retried_that_says_nothing_itself(empty_house):
