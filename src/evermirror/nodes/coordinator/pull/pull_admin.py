@@ -205,20 +205,16 @@ class PullAdmin:
 
     @to_the_end
     async def reset_project(self, name: str, *, actor: str) -> ProjectView:
-        record = await self._find(name)
+        record, policy = await self._find(name), self._pulling.retry_policy
         async with self._coordinator.changing:
             record = await self._find(record.key)
-            project = self._pulling.project(record.key)
-            if project is not None and project.priority_before is not None:
-                await self._store.upsert_repos([_prioritized(record, project.priority_before, back=True)])
-            await self._change(
-                record,
-                lambda project, now: (
-                    None if project is None else taken_back(record, project, now, self._pulling.retry_policy)
-                ),
-            )
+            known = self._pulling.project(record.key)
+            before = known.priority_before if known is not None else None
+            if before is not None:
+                await self._store.upsert_repos([_prioritized(record, before, back=True)])
+            await self._change(record, lambda p, now: p and taken_back(record, p, now, policy))
         await self._store.audit(actor, "pull.project.reset", record.key, None)
-        if project is not None and project.priority_before is not None:
+        if before is not None:
             await self._coordinator.assign([await self._find(record.key)])
             self._coordinator.on_api_change()
         return await self.find_project(record.key)
