@@ -208,16 +208,27 @@ BAD_FILES = [
     ('[worker]\ntoken = ""', "worker.token: is empty"),
     ("[log]\nlevel = 'loud'", "accepted: one of debug, info, warning, error"),
     (
-        '[pull]\nstatistics_cron = "*/5 * * * *"',
-        "evermirror.toml:2: pull.statistics_cron: '*/5 * * * *' has 5 fields instead of 6 or 7 (seconds,",
+        '[scheduled_jobs.progress_statistics]\ncron = "*/5 * * * *"',
+        "evermirror.toml:2: scheduled_jobs.progress_statistics.cron: '*/5 * * * *' has 5 fields instead of 6",
     ),
     (
-        '[pull]\ncleanup_cron = "0 0 25 * * ?"',
-        "pull.cleanup_cron: '0 0 25 * * ?': '25' cannot be used for hours (0-23, *, lists, ranges, steps "
-        'such as */5); accepted: a Quartz cron expression such as "0 */10 * * * ?" (seconds first) or "none"',
+        '[scheduled_jobs.task_cleanup]\ncron = "0 0 25 * * ?"',
+        "scheduled_jobs.task_cleanup.cron: '0 0 25 * * ?': '25' cannot be used for hours (0-23, *, lists, "
+        'ranges, steps such as */5); accepted: a Quartz cron expression such as "0 */10 * * * ?" (seconds',
     ),
-    ("[pull]\nscheduler_cron = 5", "pull.scheduler_cron: 5 is not text; accepted: a Quartz cron expression"),
-    ('[pull]\nmonitoring_cron = "0 0 0 31 FEB ?"', "pull.monitoring_cron: '0 0 0 31 FEB ?' never comes"),
+    (
+        "[scheduled_jobs.pull_scheduler]\ncron = 5",
+        "scheduled_jobs.pull_scheduler.cron: 5 is not text; accepted: a Quartz cron expression",
+    ),
+    (
+        '[scheduled_jobs.error_monitoring]\ncron = "0 0 0 31 FEB ?"',
+        "scheduled_jobs.error_monitoring.cron: '0 0 0 31 FEB ?' never comes",
+    ),
+    ("[scheduled_jobs]\npull_scheduler = 3", "scheduled_jobs.pull_scheduler: is a section: write"),
+    ("[scheduled_jobs.task_cleanup]\nretention_days = 0", "task_cleanup.retention_days: 0 is out of bounds"),
+    ("[scheduled_jobs.tidying]\nenabled = true", "scheduled_jobs.tidying.enabled: is not a setting"),
+    ("[retry_policy]\nbackoff_multiplier = 0.5", "retry_policy.backoff_multiplier: 0.5 is out of bounds"),
+    ("[retry_policy]\nmax_retries = 101", "retry_policy.max_retries: 101 is out of bounds"),
     ('[pull]\ntime_zone = "Mars/Base"', "pull.time_zone: 'Mars/Base' is not a time zone such as"),
     ("[server\n", "evermirror.toml:1: is not TOML:"),
     ("[server]\nlisten = ", "is not TOML:"),
@@ -232,14 +243,39 @@ def test_a_bad_file_is_told_with_line_setting_problem_and_what_is_accepted(text,
     assert expected in problems[0]
 
 
-@pytest.mark.parametrize("key", ["scheduler_cron", "statistics_cron", "monitoring_cron", "cleanup_cron"])
-def test_a_job_of_pull_mirroring_has_a_cron_or_none(key):
-    assert getattr(load_config(write(f'[pull]\n{key} = "none"'), {}, {}).pull, key) is None
-    assert (
-        getattr(load_config(write(f'[pull]\n{key} = "0 0 2 ? * FRI"'), {}, {}).pull, key) == "0 0 2 ? * FRI"
+JOBS = {
+    "pull_scheduler": None,
+    "progress_statistics": "0 */5 * * * ?",
+    "error_monitoring": "0 */10 * * * ?",
+    "task_cleanup": "0 0 2 * * ?",
+}
+
+
+@pytest.mark.parametrize(("name", "cron"), JOBS.items())
+def test_a_scheduled_job_has_a_cron_and_can_be_switched_off(name, cron):
+    def job(text="", env=None):
+        return getattr(load_config(write(text), env or {}, {}).scheduled_jobs, name)
+
+    assert (job().cron, job().enabled) == (cron, True)
+    set_ = job(f'[scheduled_jobs.{name}]\ncron = "0 0 2 ? * FRI"\nenabled = false')
+    assert (set_.cron, set_.enabled) == ("0 0 2 ? * FRI", False)
+    prefix = f"EVERMIRROR_SCHEDULED_JOBS__{name.upper()}"
+    told = job(env={f"{prefix}__CRON": "0 */7 * * * ?", f"{prefix}__ENABLED": "false"})
+    assert (told.cron, told.enabled) == ("0 */7 * * * ?", False)
+
+
+def test_the_retry_policy_and_the_retention_are_settings():
+    config = load_config(
+        write(
+            "[scheduled_jobs.task_cleanup]\nretention_days = 7\n"
+            "[retry_policy]\nmax_retries = 5\nretry_delay = 1.5\nbackoff_multiplier = 3\n"
+        ),
+        {},
+        {},
     )
-    name = f"EVERMIRROR_PULL__{key.upper()}"
-    assert getattr(load_config(None, {name: "0 */7 * * * ?"}, {}).pull, key) == "0 */7 * * * ?"
+    assert config.scheduled_jobs.task_cleanup.retention_days == 7
+    policy = config.retry_policy
+    assert (policy.max_retries, policy.retry_delay, policy.backoff_multiplier) == (5, 1.5, 3)
 
 
 def test_all_problems_of_all_layers_are_told_together():

@@ -26,6 +26,7 @@ from evermirror.core.events.of_turns import (
     aggregator_turned,
     alert_turned,
     excused,
+    pull_ended,
     recovered,
     status_changed,
     task_ended,
@@ -57,7 +58,9 @@ def page(name: str) -> str:
 
 
 def examples(name: str) -> dict[str, dict]:
-    sections = re.findall(r"^### ([a-z]+\.[a-z]+)\n(.*?)(?=^##)", f"{page(name)}\n## ", re.M | re.S)
+    sections = re.findall(
+        r"^### ([a-z]+\.[a-z]+|pull_sync_[a-z]+)\n(.*?)(?=^##)", f"{page(name)}\n## ", re.M | re.S
+    )
     blocks = {title: re.search(r"^```json\n(.*?)^```", text, re.M | re.S) for title, text in sections}
     return {title: json.loads(block[1]) for title, block in blocks.items()}
 
@@ -84,6 +87,8 @@ def really_told():
         status_changed(KEY, RepoBefore(RepoStatus.ACTIVE, 0, None), RepoStatus.GONE, FAILURE, 1.0),
         status_changed(KEY, RepoBefore(RepoStatus.ACTIVE, 0, None), RepoStatus.HELD, FAILURE, 1.0),
         task_ended(task),
+        pull_ended(task),
+        pull_ended(replace(task, status=TaskStatus.FAILED)),
         repo_added(record, 1.0),
         repo_changed(KEY, {"priority": "low"}, {"priority": "high"}, 1.0),
         repo_removed(KEY, 1.0),

@@ -152,8 +152,8 @@ min_gap = "1h"
 host_rate = "100/s"
 no_progress = "1h"  # of the clone that stands still, however long the tests before take
 
-[pull]
-monitoring_cron = "*/2 * * * * ?"
+[scheduled_jobs.error_monitoring]
+cron = "*/2 * * * * ?"
 
 [credentials.vault]
 {vault}

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from evermirror.core.fleet.decisions import PutWorker
+from evermirror.core.pull.events import OpenTask
 from evermirror.core.watch.events import AlertSaved
 from evermirror.edge.store import events as rows_of_events
 from evermirror.edge.store.store import Store
@@ -33,6 +34,7 @@ from evermirror.model.repo import Host, Priority, RepoRecord, RepoSpec, RepoStat
 from evermirror.model.task import TaskStatus, Trigger
 from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerRecord
 from tests.support.news import put_events
+from tests.support.pull_store import project as pull_project
 
 A, B = "example.org/team/a", "example.org/team/b"
 OLD, NEW = "1" * 40, "2" * 40
@@ -447,6 +449,42 @@ async def test_the_end_of_what_somebody_asked_for_is_told_once(store, with_repos
         "duration_s": 2.5,
         "failure": {"error_type": "AUTH_FAILED", "error_message": "no", "hint": ""},
     }
+
+
+async def test_how_a_pull_of_a_project_ended_is_told_whoever_wanted_it(store, with_repos):
+    (put,) = await store.put_projects([pull_project(A)])
+    (planned,) = await store.open_pull_tasks([OpenTask(put, 2)], 5.0)
+    plain = await store.create_task(B, Trigger.SCHEDULE)  # of a repo that is no project
+    last = await store.latest_event()
+    done = Outcome(TaskStatus.SUCCESS, 10.0, 12.5, "c" * 40, True, 3, target_commit="d" * 40)
+    await store.apply([TaskEnded(planned.id, done), TaskEnded(plain.id, done)])
+    await store.apply([TaskEnded(planned.id, done)])
+    [event] = await told(store, last)
+    assert (event.type, event.repo, event.at) == ("pull_sync_success", A, 12.5)
+    assert event.data == {
+        "task_id": str(planned.id),
+        "trigger_type": "schedule",
+        "has_changes": True,
+        "changes_count": 3,
+        "source_commit_sha": "c" * 40,
+        "target_commit_sha": "d" * 40,
+        "retry_count": 2,
+        "duration_s": 2.5,
+        "failure": None,
+    }
+    failure = Failure(FailureKind.AUTH_FAILED, "no")
+    asked = await store.create_task(A, Trigger.MANUAL)
+    skipped = await store.create_task(A, Trigger.SCHEDULE)
+    last = await store.latest_event()
+    await store.apply(
+        [
+            TaskEnded(asked.id, Outcome(TaskStatus.FAILED, 20.0, 21.0, failure=failure)),
+            TaskEnded(skipped.id, Outcome(TaskStatus.SKIPPED, 20.0, 21.0)),
+        ]
+    )
+    events = await told(store, last)
+    assert [e.type for e in events] == ["task.ended", "pull_sync_failed"]
+    assert events[1].data["failure"]["error_type"] == "AUTH_FAILED"
 
 
 # The catalog

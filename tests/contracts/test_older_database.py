@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sqlalchemy as sa
 
 from evermirror.core.watch.events import AlertSaved, RestoredAlerts
@@ -26,6 +28,17 @@ OLD_REPO = """
     VALUES (:key, :url, :host, 'api', '{}', 'normal', 'exact', false, true, 'pending', 0,
         0, 0, 0, 0, 0, 0,
         0, 5, 5)
+"""
+OLD_PROJECT = """
+    INSERT INTO pull_projects (repo, priority, interval_s, enabled, last_status, last_sync_at, next_sync_at,
+        failures, paused, max_retries, retry_delay_s, overrides, catalog, created_at, updated_at, standing,
+        overdue_at)
+    SELECT id, 'normal', 7200, true, 'success', 4, 0, 0, '', 3, 300, '[]', '[]', 5, 5, 'synced', 7200
+    FROM repos
+"""
+OLD_TARGET = """
+    INSERT INTO pull_targets (repo, place, url, failures, not_before, paused, adopt)
+    SELECT id, 0, 'https://t.example/a', 0, 0, '', false FROM repos
 """
 OLD_DIGEST = "ab" * 32
 NEWER = ("alerts", "alert_notices", "alert_silences", "discoveries", "discovered", "discovery_finds")
@@ -53,10 +66,10 @@ async def test_the_course_and_projects_of_an_older_database_are_kept(url):
         spec = repo(A).spec
         await c.execute(sa.text(OLD_REPO), {"key": spec.key, "url": spec.url, "host": spec.host})
         await c.execute(sa.text("UPDATE repos SET digest = :digest"), {"digest": OLD_DIGEST})
-    old = Store(database, lambda: 5.0)  # what it does about projects is as it was
-    done = project(A, last_status=TaskStatus.SUCCESS, last_sync_at=4.0, targets=(target(),))
-    (put,) = await old.put_projects([done])
-    await old.close()
+        await c.execute(sa.text(OLD_PROJECT))
+        await c.execute(sa.text(OLD_TARGET))
+        await c.execute(sa.text("UPDATE repos SET pulled = true"))
+    await database.close()
 
     store = await Store.open(url)
     try:
@@ -64,7 +77,8 @@ async def test_the_course_and_projects_of_an_older_database_are_kept(url):
         kept = [ProgressNote(at, point) for at, point in zip((1.0, 2.0), points, strict=True)]
         assert await store.progress_course(0.0, 9.0) == tuple(kept)
         assert kept[0].overall.equal_share is None
-        assert await store.load_projects() == (put,)
+        done = project(A, last_status=TaskStatus.SUCCESS, last_sync_at=4.0, targets=(target(id_=1),))
+        assert await store.load_projects() == (replace(done, created_at=5.0, updated_at=5.0),)
         assert (found := await store.find_repo(A)) is not None
         assert (found.spec.pulled, found.spec.hooked) == (True, False)
         assert (await store.events_after(0, 9)).events == ()

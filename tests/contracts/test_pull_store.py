@@ -205,7 +205,7 @@ async def test_a_removed_repo_keeps_its_project_for_the_day_it_comes_back(store)
     assert await store.find_project(A) is None
     assert await store.page_projects() == ((other,), 1)
     assert await store.failed_projects(4) == ((), 0)
-    assert overall((await store.pull_progress(1.0, 1.0, [A])).values()).total == 1
+    assert overall((await store.pull_progress(1.0, [A])).values()).total == 1
     assert await store.open_pull_tasks([OpenTask(put, 0)], 5.0) == ()
     await store.restore_repo(A, 1600.0)
     assert await store.left_projects() == frozenset()
@@ -499,11 +499,6 @@ async def test_the_strategy_is_kept_with_its_times(store, clock):
     assert await store.get_strategy() == second
 
 
-async def test_a_strategy_of_another_version_is_read_as_far_as_it_is_known(store):
-    await store.put_setting("pull.strategy", {"max_concurrent": 4, "colour": "red"})
-    assert await store.get_strategy() == Strategy(max_concurrent=4)
-
-
 # An older database
 
 
@@ -521,7 +516,15 @@ OLD_REPO = """
 """
 
 
-def at_the_step_before(connection):
+OLD_PROJECT = """
+    INSERT INTO pull_projects (repo, priority, interval_s, enabled, next_sync_at, failures, paused,
+        max_retries, retry_delay_s, overrides, catalog, created_at, updated_at, standing, overdue_at)
+    SELECT id, 'low', 60, :yes, 0, 0, '', 3, 300, '["priority"]', '[]', 1, 1, 'pending', 0
+    FROM repos WHERE key = :key
+"""
+
+
+def at_the_step_before(connection, step="0004"):
     from alembic import command
     from alembic.config import Config
 
@@ -530,7 +533,7 @@ def at_the_step_before(connection):
     config = Config()
     config.set_main_option("script_location", str(migrate._HERE))
     config.attributes["connection"] = connection
-    command.upgrade(config, "0004")
+    command.upgrade(config, step)
 
 
 def old_failure(failure):
@@ -561,16 +564,76 @@ async def test_an_older_database_keeps_its_history_and_knows_its_errors(url):
         found, total = await store.error_page(A, ErrorFilter(size=100))
         assert total == len(FailureKind)
         assert [t.failure for t in found] == failures[::-1]
-        assert set(await store.error_statistics(0.0, 100.0)) == set(FailureKind)
         periods = await store.periods(0.0, 100.0)  # old tasks count as normal, whatever their repos are
         assert {p: of.tasks for p, of in periods.items() if of.tasks} == {
             Priority.NORMAL: len(FailureKind) + 1
         }
         assert not (await store.find_repo(A)).spec.pulled
-        told = (await store.pull_progress(1000.0, 200.0, []))[Priority.HIGH]
-        assert (told.total, told.synced) == (1, 1)
         assert (await store.overview_counts(0.0)).oldest_verified_at == 900.0
         (put,) = await store.put_projects([project(A, targets=(target(),))])
         assert await store.load_projects() == (put,)
+        assert set(await store.error_statistics(0.0, 100.0)) == set(FailureKind)
     finally:
         await store.close()
+
+
+async def test_a_strategy_and_priorities_of_an_older_database_are_taken_over(url):
+    """The strategy was among the settings; a person's priority of a project was not its repo's."""
+    database = await Database.open(parse_place(url))
+    old = {"name": "ours", "max_concurrent": 4, "adaptive": False, "enabled": True, "peak_avoidance": True}
+    old |= {"peak_start": 8, "peak_end": 17, "peak_max_concurrent": 2, "off_peak_max_concurrent": 6}
+    old |= {"created_at": 5.0, "updated_at": 6.0, "night_start": None}
+    async with database.write() as c:
+        await c.run_sync(lambda s: at_the_step_before(s, "0009"))
+        await c.execute(
+            sa.text("INSERT INTO settings (key, value) VALUES ('pull.strategy', :value)"),
+            {"value": json.dumps(old)},
+        )
+        await c.execute(sa.text(OLD_REPO), {"key": A, "no": False, "yes": True})
+        await c.execute(sa.text(OLD_PROJECT), {"key": A, "yes": True})
+    await database.close()
+    store = await Store.open(url)
+    try:
+        strategy = await store.get_strategy()
+        assert strategy == Strategy(
+            "ours", 4, True, 8, 17, 2, 6, adaptive=False, created_at=5.0, updated_at=6.0
+        )
+        assert await store.get_setting("pull.strategy") is None
+        (found,) = await store.load_projects()
+        record = await store.find_repo(A)
+        assert found.config.priority is record.spec.priority is Priority.LOW
+        assert (found.priority_before, dict(record.info)) == (Priority.HIGH, {"priority": "low"})
+    finally:
+        await store.close()
+
+
+async def test_what_is_configured_and_done_can_be_read_by_other_programs(store):
+    put = await with_project(
+        store,
+        priority=Priority.HIGH,
+        interval_s=900.0,
+        failures=2,
+        targets=(target(), target(url="https://b/b")),
+    )
+    await store.upsert_repos([repo(B)])
+    (task,) = await store.open_pull_tasks([OpenTask(put, 0, Trigger.MANUAL, "me")], 50.0)
+    failed = Outcome(TaskStatus.FAILED, 51.0, 52.0, failure=Failure(FailureKind.CONFLICT, "held"))
+    await store.apply([TaskEnded(task.id, failed)])
+    await store.create_task(B, Trigger.API)  # of a repo that is no project
+    await store.put_strategy(Strategy(max_concurrent=7))
+    async with store._db.read() as c:
+        config = (await c.execute(sa.text("SELECT * FROM pull_sync_config"))).mappings().one()
+        told = (await c.execute(sa.text("SELECT * FROM pull_sync_task"))).mappings().one()
+        schedule = (await c.execute(sa.text("SELECT * FROM pull_sync_schedule"))).mappings().one()
+    assert (config["priority"], config["sync_interval"], config["retry_delay"]) == ("high", 15, 5)
+    assert (config["enabled"], config["max_retries"], config["consecutive_failures"]) == (True, 3, 2)
+    assert config["targets"].split() == [t.url for t in put.targets]
+    assert {"sync_project_id", "last_sync_at", "next_sync_at", "created_at", "updated_at"} < set(config)
+    assert (told["task_id"], told["sync_project_id"]) == (task.id, config["sync_project_id"])
+    assert (told["task_status"], told["trigger_type"], told["trigger_user"]) == ("failed", "manual", "me")
+    assert (told["scheduled_at"], told["started_at"], told["completed_at"]) == (50.0, 51.0, 52.0)
+    assert json.loads(told["error_message"])
+    names = {"source_commit_sha", "target_commit_sha", "has_changes", "changes_count", "retry_count"}
+    assert names | {"created_at", "updated_at"} < set(told)
+    assert (schedule["strategy_name"], schedule["max_concurrent_pulls"]) == ("default", 7)
+    assert (schedule["enable_peak_avoidance"], schedule["enable_adaptive"]) == (False, True)

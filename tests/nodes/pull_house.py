@@ -63,7 +63,7 @@ class PullHouse(House):
         await self.pulling.load()
         self.it.pull_with(self.pulling)
         self.it.add_warnings(self.alerts.warnings)
-        known = PullAdminSettings(UrlRules(), frozenset({"corp", "push"}), 600.0, "UTC")
+        known = PullAdminSettings(UrlRules(), frozenset({"corp", "push"}), "UTC")
         self.it._credentials = known.credentials
         self.admin = PullAdmin(
             known,
@@ -87,7 +87,7 @@ class PullHouse(House):
                 await asyncio.gather(work, return_exceptions=True)
 
     def jobs(self, **more):
-        settings = JobSettings(UTC, 600.0, 30 * 86_400.0, **more)
+        settings = JobSettings(UTC, 30 * 86_400.0, **more)
         return PullJobs(
             settings,
             store=self.store,

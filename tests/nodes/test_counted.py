@@ -156,7 +156,7 @@ class CountingStore:
     def __init__(self):
         self.asked = []
 
-    async def pull_progress(self, now, fresh_bound_s, syncing):
+    async def pull_progress(self, now, syncing):
         self.asked.append("progress")
         await asyncio.sleep(0.01)
         return {}
@@ -182,7 +182,7 @@ class CountingStore:
 
 async def test_what_anybody_may_ask_for_is_asked_of_the_store_once():
     store, clock = CountingStore(), Clock()
-    counts = PullCounts(store, 600.0, tuple, clock)
+    counts = PullCounts(store, tuple, clock)
     told = await asyncio.gather(*(counts.progress(0.5, 99.0 + n / 100) for n in range(1, 20)))
     assert {(one.period.begin, one.period.end) for one in told} == {
         (0.5, 99.0 + n / 100) for n in range(1, 20)

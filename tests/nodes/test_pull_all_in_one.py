@@ -190,6 +190,22 @@ async def test_a_project_is_looked_at_by_its_interval_and_not_by_its_worker(stag
         assert answer.status_code == 200, answer.text
 
 
+async def test_settings_say_whether_due_projects_are_started_how_they_are_retried_and_what_is_kept(
+    stage, upstream, forge
+):
+    source = upstream.create("team/x", commits=1)
+    jobs = {"pull_scheduler.enabled": False, "task_cleanup.retention_days": 7}
+    policy = {"max_retries": 9, "retry_delay": 1.5, "backoff_multiplier": 3}
+    async with stage.up(upstreams=allowing(upstream, forge), scheduled_jobs=jobs, retry_policy=policy) as up:
+        pull = Pulls(up)
+        made = await pull.create("p/x", source, target_of(forge, "a/x"))
+        assert (made["max_retries"], made["retry_delay"]) == (9, 1.5)
+        assert (await pull.trigger("p/x"))["status"] == "success"
+        assert [task["trigger_type"] for task in await pull.tasks("p/x")] == ["manual"], "nothing by itself"
+        settings = up.node.lead.pulling.machine.settings
+        assert (settings.by_cron, settings.retry.backoff_multiplier) == (True, 3)
+
+
 async def test_a_skip_costs_the_source_one_request_and_the_target_none(stage, upstream, forge):
     source, target = upstream.create("team/x"), target_of(forge, "x")
     async with stage.up(upstreams=allowing(upstream, forge)) as up:

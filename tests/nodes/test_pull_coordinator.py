@@ -7,21 +7,23 @@ from dataclasses import replace
 
 import pytest
 
+from evermirror.core.catalog.entry import CatalogEntry
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.watch.kinds import REPO_KINDS
 from evermirror.errors import Conflict, InvalidUrl, NotFound, Unavailable, UsageError
 from evermirror.model.alert import Alert, Level
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, Excused, Failed, Refused, ReleaseRepos, SyncNow
-from evermirror.model.pull import MINUTE, Strategy, TargetSpec
+from evermirror.model.pull import MINUTE, RetryPolicy, Strategy, TargetSpec
 from evermirror.model.push import Pushed, PushTo, TargetId
-from evermirror.model.repo import Priority
+from evermirror.model.repo import Host, Priority, RepoSpec
 from evermirror.model.task import TaskStatus, Trigger
+from evermirror.nodes.coordinator.catalog.catalog_records import CatalogRecords
 from evermirror.nodes.coordinator.pull import pull_jobs, pull_opening, pull_turn
 from evermirror.nodes.coordinator.pull.pull_hearing import PROTOCOL_OF_PUSHES
 from evermirror.nodes.coordinator.tasks.task_pulls import ASIDE_S
 from evermirror.nodes.pull_service import ErrorFilter, NewProject, ProjectChange
-from evermirror.nodes.service import TaskParams
+from evermirror.nodes.service import RepoFilter, TaskParams
 from tests.nodes.pull_house import HOST, PUT, PullHouse, built, key_of, pushed_to
 from tests.nodes.test_coordinator import T0, ScriptedWorker, failed
 
@@ -293,6 +295,62 @@ async def test_a_batch_stays_within_the_limit_and_names_what_it_left_out(house):
     assert (hurried.skipped_running, hurried.unknown) == (1, ())
 
 
+async def test_a_batch_in_peak_hours_says_what_it_waits_for_and_runs_when_they_are_over(house):
+    await house.admin.set_strategy(
+        {"peak_avoidance": True, "peak_start": 22, "peak_end": 23}, actor="me"
+    )  # T0 is 22:13
+    await house.create("urgent", priority=Priority.HIGH, interval_s=86_400.0)
+    await house.did(await house.one_sync())
+    await house.create("a", interval_s=86_400.0)
+    done = await house.admin.trigger_batch(["a", "urgent"], None, actor="me")
+    urgent = await house.one_sync()
+    assert urgent.key == key_of("urgent")
+    (waiting,) = done.waiting
+    assert waiting.wait.text == "waits until 23:00: only critical and high run in peak hours"
+    assert waiting.count == 1
+    task_id = next(task for task in done.task_ids if task != urgent.task_id)
+    assert (await house.admin.task(task_id))[1].wait == waiting.wait
+    assert (await house.admin.progress()).waiting == (waiting,)
+    again = await house.admin.trigger_batch([], Priority.NORMAL, actor="me")
+    assert (again.already_pending, again.waiting) == (1, (waiting,))
+    await house.did(urgent)
+    await house.later(47 * 60)
+    assert (await house.one_sync()).task_id == task_id
+    assert (await house.admin.task(task_id))[1].wait is None
+    assert (await house.admin.progress()).waiting == ()
+
+
+async def test_a_project_that_fails_shows_the_class_that_it_counts_as(house):
+    await house.create("a", priority=Priority.HIGH, interval_s=600.0)
+    for n in range(3):
+        view = await house.admin.find_project("a")
+        assert (view.project.config.priority, view.effective_priority) == (Priority.HIGH, Priority.HIGH)
+        sync = await house.one_sync()
+        unknown = Failure(FailureKind.UNKNOWN, "what?")
+        await house.take(
+            failed(sync.task_id, key=sync.key, failures=n + 1, at=house.clock.now, failure=unknown)
+        )
+        await house.later(1200)
+    (view,) = (await house.admin.list_projects()).items
+    assert (view.project.config.priority, view.effective_priority) == (Priority.HIGH, Priority.NORMAL)
+    (view,) = (await house.admin.failed_projects(3)).items
+    assert view.effective_priority is Priority.NORMAL
+
+
+async def test_the_strategy_says_how_late_each_class_may_be(house):
+    await house.create("a", interval_s=3600.0)
+    view = await house.admin.set_strategy(
+        {"peak_avoidance": True, "peak_start": 9, "peak_end": 18}, actor="me"
+    )
+    delays = {p: (d.usual_s / 60, d.worst_s / 60) for p, d in view.expected.items()}
+    assert delays == {
+        Priority.CRITICAL: (10, 10),
+        Priority.HIGH: (30, 30),
+        Priority.NORMAL: (60, 60 + 540),  # its own interval
+        Priority.LOW: (360, 360 + 540),
+    }
+
+
 async def test_a_trigger_makes_a_batch_task_that_waits_for_room_start_at_once(house):
     await house.admin.set_strategy({"max_concurrent": 1}, actor="me")
     await house.create("a", interval_s=86_400.0)
@@ -334,7 +392,7 @@ async def test_a_task_by_the_other_api_joins_what_is_pending_and_pushes_too(hous
     assert (await house.project("a")).task is None
 
 
-async def test_repos_without_a_configuration_are_projects_too(house):
+async def test_repos_without_a_configuration_are_no_projects_and_can_be_triggered_and_configured(house):
     await house.add(alias="plain/repo")
     await house.commands()
     view = await house.admin.find_project("plain/repo")
@@ -347,11 +405,90 @@ async def test_repos_without_a_configuration_are_projects_too(house):
     sync = await house.one_sync()
     assert (sync.task_id, sync.push) == (task.id, ())
     assert (await house.admin.trigger("plain/repo", actor="me"))[0].id == task.id
-    assert (await house.admin.progress()).overall.total == 1
+    assert (await house.admin.progress()).overall.total == 0
     assert (await house.admin.list_projects()).total == 0
     await house.change("plain/repo", interval_s=900.0)
     assert [c.repos[0].pulled for c in await house.commands() if isinstance(c, AssignRepos)] == [True]
     assert (await house.admin.find_project("plain/repo")).configured
+
+
+async def one_priority(house, name):
+    """What the project, the repo and the lists say, which is the same."""
+    view = await house.admin.find_project(name)
+    record = await house.store.find_repo(view.project.key)
+    said = {view.project.config.priority, record.spec.priority}
+    for priority in Priority:
+        listed = await house.admin.list_projects(priority=priority)
+        found = await house.it.list_repos(RepoFilter(priority=priority))
+        if view.project.key in {one.project.key for one in listed.items}:
+            said.add(priority)
+        if view.project.key in {one.key for one in found}:
+            said.add(priority)
+    (priority,) = said
+    return priority
+
+
+async def test_a_repo_and_its_project_have_one_priority_whoever_sets_it(house):
+    url = f"https://{HOST}/a"
+    await house.create("a", url=url, priority=Priority.HIGH, interval_s=86_400.0)
+    assert await one_priority(house, "a") is Priority.HIGH
+    await house.commands()
+    view = await house.change("a", priority=Priority.CRITICAL)
+    assert "priority" in view.project.overrides
+    assert await one_priority(house, "a") is Priority.CRITICAL
+    told = [c.repos[0].priority for c in await house.commands() if isinstance(c, AssignRepos)]
+    assert told[-1:] == [Priority.CRITICAL], "its worker hears of it"
+    await house.it.add_url(url, {"priority": "low"}, actor="me")
+    assert await one_priority(house, "a") is Priority.LOW
+    await house.admin.set_priority(["a"], Priority.NORMAL, actor="me")
+    assert await one_priority(house, "a") is Priority.NORMAL
+    back = await house.admin.reset_project("a", actor="me")
+    assert "priority" not in back.project.overrides
+    assert await one_priority(house, "a") is Priority.HIGH, "as it was made"
+
+
+async def test_a_priority_set_by_hand_holds_over_the_catalog_and_taken_back_is_what_the_line_says_by_then(
+    house,
+):
+    records = CatalogRecords(house.store, house.it, frozenset())
+    key = key_of("a")
+
+    async def line(priority):
+        spec = RepoSpec(key, f"https://{key}", Host(HOST), priority)
+        entry = CatalogEntry(spec=spec, alias="a", targets=(TargetSpec(TARGET),), file="f", line=1)
+        await records.put([entry])
+
+    await line(Priority.HIGH)
+    assert await one_priority(house, "a") is Priority.HIGH
+    await house.change("a", priority=Priority.CRITICAL)
+    await line(Priority.LOW)
+    assert await one_priority(house, "a") is Priority.CRITICAL
+    await house.admin.reset_project("a", actor="me")
+    assert await one_priority(house, "a") is Priority.LOW
+    assert "priority" not in (await house.store.find_repo(key)).info
+    await line(Priority.NORMAL)
+    assert await one_priority(house, "a") is Priority.NORMAL
+
+
+async def test_the_settings_say_how_a_project_is_retried_that_says_nothing_itself(empty_house):
+    house = empty_house
+    house.settings = PullSettings(retry=RetryPolicy(2, 60.0, 3.0))
+    async with house.running():
+        view = await house.create("a", interval_s=86_400.0)
+        assert (view.project.config.max_retries, view.project.config.retry_delay_s) == (2, 60.0)
+        own = await house.create("b", interval_s=86_400.0, max_retries=7)
+        assert (own.project.config.max_retries, own.project.config.retry_delay_s) == (7, 60.0)
+        unknown = Failure(FailureKind.UNKNOWN, "what?")
+        syncs = {sync.key: sync for sync in await house.syncs()}
+        await house.did(syncs[key_of("b")])
+        sync = syncs[key_of("a")]
+        for n, wait_s in enumerate((60.0, 180.0)):
+            now = house.clock.now
+            await house.take(failed(sync.task_id, key=sync.key, failures=n + 1, at=now, failure=unknown))
+            await house.quiet()
+            assert (await house.admin.find_project("a")).project.next_sync_at == now + wait_s
+            await house.later(wait_s)
+            sync = await house.one_sync()
 
 
 # Settings
@@ -969,18 +1106,25 @@ async def test_a_clock_that_was_ahead_does_not_hold_a_job_back_once_it_is_right(
 
 
 async def test_monitoring_tells_what_stands_once_and_its_end(house):
-    await house.create("a", interval_s=86_400.0)
-    sync = await house.one_sync()
-    await house.take(failed(sync.task_id, key=sync.key, at=T0))
-    await house.quiet()
+    for name in "abc":
+        await house.create(name, interval_s=86_400.0)
+    unknown = Failure(FailureKind.UNKNOWN, "what?")
+    for sync in await house.syncs():
+        await house.take(failed(sync.task_id, key=sync.key, at=T0, failure=unknown))
+    await house.later(1)
     jobs = house.jobs()
     await jobs.look_through()
     await jobs.look_through()
     stands = [(a.kind, a.about, a.level) for a in house.alerts.standing]
     assert stands == [("failure-rate", "all", Level.CRITICAL)]
-    assert any("1 of 1 projects are failed" in w for w in (await house.it.overview()).warnings)
+    (alert,) = house.alerts.standing
+    assert "3 of 3 projects are failed" in alert.text
+    assert "affected: a, b, c" in alert.text
+    assert alert.facts["errors"] == "UNKNOWN 3× (3)"
+    assert any("3 of 3 projects are failed" in w for w in (await house.it.overview()).warnings)
     await house.later(300)
-    await house.did(await house.one_sync())
+    for sync in await house.syncs():
+        await house.did(sync)
     await jobs.look_through()
     assert house.alerts.standing == ()
 

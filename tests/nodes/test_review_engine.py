@@ -359,7 +359,7 @@ async def test_a_database_in_trouble_at_the_daily_cleaning_does_not_end_the_proc
         await raise_trouble()
 
     monkeypatch.setattr(Store, "cleanup_tasks", trouble)
-    async with stage.up(pull={"cleanup_cron": "* * * * * ?"}) as up:
+    async with stage.up(scheduled_jobs={"task_cleanup.cron": "* * * * * ?"}) as up:
 
         async def twice() -> bool:
             return len(tried) > 2

@@ -9,9 +9,19 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field
 
 from evermirror.config.section import Section
-from evermirror.config.values import Count, Duration, Kind, MaybeCron, MaybeText, Number, TextList
+from evermirror.config.values import (
+    Count,
+    Cron,
+    Duration,
+    Flag,
+    Kind,
+    MaybeCron,
+    MaybeText,
+    Number,
+    TextList,
+)
+from evermirror.model.pull import RETRIES_MAX, RETRY_DELAY_MAX_S
 
-DAY = 86_400.0
 LOAD_METRICS_MAX = 32
 
 
@@ -59,7 +69,6 @@ class Pull(Section):
         le=100,
         description="What intervals are multiplied by while the source is overloaded.",
     )
-    retention: Duration = Field(default=30 * DAY, gt=0, description="How long the history of tasks is kept.")
     pushes_silence: Duration = Field(
         default=300.0, gt=0, description="A push that shows no progress for so long is ended."
     )
@@ -72,18 +81,60 @@ class Pull(Section):
         default=(),
         description="Targets that may be more public than their sources, as host/path with * and ?.",
     )
-    scheduler_cron: MaybeCron = Field(
-        default=None, description="When due projects are started; none: as soon as they are due."
-    )
-    statistics_cron: MaybeCron = Field(
-        default="0 */5 * * * ?", description="When progress is noted for the course of the day."
-    )
-    monitoring_cron: MaybeCron = Field(
-        default="0 */10 * * * ?", description="When errors are looked through for what people should know."
-    )
-    cleanup_cron: MaybeCron = Field(default="0 0 2 * * ?", description="When old history is removed.")
     load_metrics: Annotated[TextList, AfterValidator(_check_load_metrics)] = Field(
         default=(),
         description="The sources' node exporters, by URL: a loaded source is given less to do.",
     )
     load_every: Duration = Field(default=15.0, ge=1, le=120, description="How often they are asked.")
+
+
+class PullScheduler(Section):
+    """Starts projects that are due."""
+
+    cron: MaybeCron = Field(default=None, description="When; none: as soon as they are due.")
+    enabled: Flag = Field(default=True, description="false: nothing is started but what people trigger.")
+
+
+class ProgressStatistics(Section):
+    """Notes progress for the course of the day."""
+
+    cron: Cron = Field(default="0 */5 * * * ?", description="When.")
+    enabled: Flag = Field(default=True, description="false: never.")
+
+
+class ErrorMonitoring(Section):
+    """Looks through errors for what people should know."""
+
+    cron: Cron = Field(default="0 */10 * * * ?", description="When.")
+    enabled: Flag = Field(default=True, description="false: never.")
+
+
+class TaskCleanup(Section):
+    """Removes old tasks, and the course of progress."""
+
+    cron: Cron = Field(default="0 0 2 * * ?", description="When.")
+    enabled: Flag = Field(default=True, description="false: never.")
+    retention_days: Number = Field(default=30, gt=0, le=36_500, description="How long they are kept.")
+
+
+class ScheduledJobs(Section):
+    """What pull mirroring does by the clock, by Quartz cron expressions in `pull.time_zone`."""
+
+    pull_scheduler: PullScheduler = PullScheduler()
+    progress_statistics: ProgressStatistics = ProgressStatistics()
+    error_monitoring: ErrorMonitoring = ErrorMonitoring()
+    task_cleanup: TaskCleanup = TaskCleanup()
+
+
+class Retries(Section):
+    """How failed syncs of projects are tried again, where a project says nothing else."""
+
+    max_retries: Count = Field(
+        default=3, ge=0, le=RETRIES_MAX, description="Early attempts; after them the normal interval."
+    )
+    retry_delay: Number = Field(
+        default=5, gt=0, le=RETRY_DELAY_MAX_S / 60, description="Minutes before the first of them."
+    )
+    backoff_multiplier: Number = Field(
+        default=2, ge=1, le=100, description="What the delay is multiplied by for each further one."
+    )

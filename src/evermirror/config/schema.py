@@ -72,6 +72,14 @@ def section_notes() -> tuple[tuple[str, str], ...]:
     )
 
 
+def subsection_note(path: KeyPath) -> str:
+    """First line of explanation of a table within a section."""
+    section = _section_class(path[0])
+    for key in path[1:]:
+        section = _annotated(section.model_fields[key], key)
+    return (section.__doc__ or "").partition("\n")[0]
+
+
 def find_setting(path: KeyPath) -> Setting | None:
     """The setting at ``path``, with the name that the user chose in it."""
     return _by_path().get(_generic(path))
@@ -95,7 +103,11 @@ def _by_path() -> dict[KeyPath, Setting]:
 def _section_class(name: str) -> type[Section]:
     if name in NAMED:
         return NAMED[name]
-    annotation = Config.model_fields[name].annotation
+    return _annotated(Config.model_fields[name], name)
+
+
+def _annotated(field: FieldInfo, name: str) -> type[Section]:
+    annotation = field.annotation
     if not (isinstance(annotation, type) and issubclass(annotation, Section)):
         raise TypeError(f"{name} is not a section")
     return annotation
@@ -104,7 +116,15 @@ def _section_class(name: str) -> type[Section]:
 def _walk() -> Iterator[Setting]:
     for section in Config.model_fields:
         prefix = (section, ANY_NAME) if section in NAMED else (section,)
-        for key, field in _section_class(section).model_fields.items():
+        yield from _of_section(prefix, _section_class(section))
+
+
+def _of_section(prefix: KeyPath, section: type[Section]) -> Iterator[Setting]:
+    for key, field in section.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield from _of_section((*prefix, key), inner)
+        else:
             yield _setting((*prefix, key), field)
 
 

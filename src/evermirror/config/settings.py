@@ -15,7 +15,7 @@ from evermirror.config.credential_section import Credential, CredentialName
 from evermirror.config.events_section import EventHook, EventHookName, Events
 from evermirror.config.fleet_sections import Aggregator, Relay
 from evermirror.config.hooks_section import Webhooks
-from evermirror.config.pull_section import Pull
+from evermirror.config.pull_section import Pull, Retries, ScheduledJobs
 from evermirror.config.section import Section, SettingError
 from evermirror.config.sources import read_sources
 from evermirror.config.values import (
@@ -393,6 +393,8 @@ class Config(Section):
     aggregator: Aggregator = Aggregator()
     relay: Relay = Relay()
     pull: Pull = Pull()
+    scheduled_jobs: ScheduledJobs = ScheduledJobs()
+    retry_policy: Retries = Retries()
     auth: Auth = Auth()
     credentials: Mapping[CredentialName, Credential] = {}
     alerts: Alerts = Alerts()

@@ -24,6 +24,7 @@ from evermirror.config.schema import (
     Setting,
     all_settings,
     section_notes,
+    subsection_note,
 )
 from evermirror.config.settings import Config
 from evermirror.config.values import Kind
@@ -78,11 +79,12 @@ def template() -> str:
         if section in _EXAMPLES:
             parts.append(_example(section))
             continue
-        lines = [f"# {note}", f"[{section}]"]
-        for setting in all_settings():
-            if setting.path[0] == section:
+        settings = (setting for setting in all_settings() if setting.path[0] == section)
+        for table, inside in groupby(settings, key=lambda setting: setting.path[:-1]):
+            lines = [f"# {note if len(table) == 1 else subsection_note(table)}", f"[{'.'.join(table)}]"]
+            for setting in inside:
                 lines += [f"# {setting.description}", *_template_lines(setting)]
-        parts.append("\n".join(lines))
+            parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 
 

@@ -25,6 +25,8 @@ class EventType(Enum):
     SYNC_EXCUSED = "sync.excused"  # the failure was its host's, and is taken back
     TASK_ENDED = "task.ended"  # one that somebody asked for
     PUSH_ENDED = "push.ended"  # to one target, where something was put or went wrong
+    PULL_SYNC_SUCCESS = "pull_sync_success"  # a project was pulled, and something had changed
+    PULL_SYNC_FAILED = "pull_sync_failed"
     REPO_ADDED = "repo.added"
     REPO_CHANGED = "repo.changed"  # its configuration
     REPO_REMOVED = "repo.removed"

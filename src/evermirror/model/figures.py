@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from evermirror.model.failure import FailureKind
 from evermirror.model.pull import Load
-from evermirror.model.repo import Priority
+from evermirror.model.repo import Priority, RepoKey
+
+PROJECTS_NAMED = 10  # of those that one kind of error affects
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,11 @@ class ErrorFilter:
 
 @dataclass(frozen=True, slots=True)
 class KindCount:
+    """Errors of one kind. ``projects``: at most ``PROJECTS_NAMED`` of those affected, most errors first."""
+
     count: int
     affected_projects: int
+    projects: tuple[RepoKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

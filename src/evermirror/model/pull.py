@@ -42,7 +42,7 @@ class Strategy:
     night_start: int | None = None  # None: nights are like any other time outside the peak
     night_end: int | None = None
     night_max_concurrent: int | None = None
-    adaptive: bool = False
+    adaptive: bool = True
     enabled: bool = True  # False: nothing is started by the schedule
     created_at: float = 0.0
     updated_at: float = 0.0
@@ -64,6 +64,34 @@ class Load:
     reason: str
 
 
+class WaitReason(Enum):
+    """Why a task that was asked for has not begun."""
+
+    PEAK = "peak"  # its class does not run in peak hours
+    LOAD = "load"  # its class does not run while the source is overloaded
+    SOURCE = "source"  # its source fails for all, or asked us to wait
+    ROOM = "room"  # as many run as may
+    WORKER = "worker"  # nobody can do it now
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """``until``: None where nobody can say; ``clock``: the same on the strategy's clock, ``18:00``."""
+
+    reason: WaitReason
+    text: str
+    until: float | None = None
+    clock: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """So many wait for the same."""
+
+    wait: Wait
+    count: int
+
+
 @dataclass(frozen=True, slots=True)
 class PullConfig:
     """What people set of a project, or its defaults."""
@@ -73,6 +101,16 @@ class PullConfig:
     enabled: bool = True
     max_retries: int = 3
     retry_delay_s: float = 5 * MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How failed syncs are tried again: so often early, after a delay that grows by a factor; then at the
+    normal interval. A project may have its own count and delay."""
+
+    max_retries: int = 3
+    retry_delay_s: float = 5 * MINUTE
+    backoff_multiplier: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +161,4 @@ class Project:
     created_at: float = 0.0
     updated_at: float = 0.0
     source_credential: str | None = None  # the repo's own; a name, never a secret
+    priority_before: Priority | None = None  # what the repo or its line says, while a person set another

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from evermirror.core.pull.layers import ProjectChange as ProjectChange
+from evermirror.core.pull.strategy import ExpectedDelay as ExpectedDelay
 from evermirror.model.failure import FailureKind
 from evermirror.model.figures import ClassProgress as ClassProgress
 from evermirror.model.figures import ErrorFilter as ErrorFilter
@@ -19,7 +20,7 @@ from evermirror.model.figures import KindCount as KindCount
 from evermirror.model.figures import Period as Period
 from evermirror.model.figures import ProgressNote as ProgressNote
 from evermirror.model.plan import PollPlan
-from evermirror.model.pull import Load, Project, Strategy, Target
+from evermirror.model.pull import Load, Project, Strategy, Target, Wait, Waiting
 from evermirror.model.push import RefStanding
 from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.model.report import Report as Report
@@ -36,6 +37,7 @@ class StrategyView:
     limit: int  # pulls that may run now
     running: int
     load: Load | None
+    expected: Mapping[Priority, ExpectedDelay] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class ProjectView:
     record: RepoRecord
     configured: bool
     running: bool
+    effective_priority: Priority  # one lower than its own while it fails
+    wait: Wait | None = None  # what its pending task waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +104,15 @@ class NewestTasks:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far pull mirroring is, at ``now``; and what happened in a time that was asked about, in all and by
-    priority."""
+    """How far pull mirroring is, at ``now``; what waits, as its class does not run now; and what happened in
+    a time that was asked about, in all and by priority."""
 
     now: float
     overall: ClassProgress
     by_priority: Mapping[Priority, ClassProgress]
     period: Period | None = None
     periods: Mapping[Priority, Period] = field(default_factory=dict)
+    waiting: tuple[Waiting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +126,14 @@ class ErrorStatistics:
 @dataclass(frozen=True, slots=True)
 class BatchTriggered:
     """``unknown`` and ``disabled`` name projects that nothing was created for; ``already_pending`` counts
-    those of ``task_ids`` that were there before."""
+    those of ``task_ids`` that were there before; ``waiting`` what those wait for that have not begun."""
 
     task_ids: tuple[TaskId, ...]
     skipped_running: int
     unknown: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
     already_pending: int = 0
+    waiting: tuple[Waiting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

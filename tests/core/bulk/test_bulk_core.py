@@ -143,14 +143,11 @@ def test_who_fails():
     assert not is_failing(replace(FAILING, enabled=False), None)
 
 
-def test_a_priority_is_set_where_the_repo_or_its_project_has_another():
+def test_a_priority_is_set_where_the_repo_has_another():
     wish = BulkWish(BulkAction.PRIORITY, filter=ALL, priority=Priority.HIGH)
     high = replace(RECORD, spec=replace(RECORD.spec, priority=Priority.HIGH))
     assert verdict(wish, RECORD, None) is A
     assert verdict(wish, high, None) is N
-    assert verdict(wish, high, PROJECT) is A
-    both = replace(PROJECT, config=replace(PROJECT.config, priority=Priority.HIGH))
-    assert verdict(wish, high, both) is N
 
 
 # How it goes on

@@ -18,6 +18,7 @@ from evermirror.core.pull.layers import (
     is_kept_out,
     left,
     taken_back,
+    with_priority,
 )
 from evermirror.core.pull.outcome import excuse
 from evermirror.core.pull.settings import PullSettings
@@ -95,8 +96,8 @@ def test_an_override_stands_whatever_the_catalog_says_until_it_is_taken_back():
     project = changed(record(), lined(), ProjectChange(priority=Priority.LOW, targets=(TWO,)), NOW)
     assert (project.overrides, project.config.priority) == ({"priority", "targets"}, Priority.LOW)
     assert project.config.interval_s == INTERVALS_S[Priority.LOW]  # nobody said another
-    said = record(priority=Priority.CRITICAL, interval_s=120.0)
-    project = followed(said, [ONE, TWO], project, NOW)
+    said = record(priority=Priority.LOW, interval_s=120.0)  # the repo has what the person said
+    project = followed(said, [ONE, TWO], project, NOW, Priority.CRITICAL)
     assert (project.config.priority, project.config.interval_s) == (Priority.LOW, 120.0)
     assert [t.url for t in project.targets] == [TWO.url]
     back = taken_back(said, project, NOW)
@@ -180,17 +181,23 @@ said = st.lists(st.sampled_from([ONE, TWO]), unique=True)
 
 @given(st.lists(st.tuples(records, said, changes), min_size=1, max_size=6))
 def test_whatever_was_said_before_taking_back_leaves_what_the_line_alone_would_make(story):
-    project = None
+    project, spoken = None, None  # the priority that a person said, which is the repo's from then on
     for repo, targets, change in story:
-        project = followed(repo, targets, project, NOW)
+        line = repo.spec.priority
+        stored = with_priority(repo, spoken or line)
+        project = followed(stored, targets, project, NOW, line if spoken else None)
         if change.said():
-            project = changed(repo, project, change, NOW)
-            assert followed(repo, targets, project, NOW) == replace(project, catalog=tuple(targets)), "twice"
+            project = changed(stored, project, change, NOW)
+            spoken = change.priority or spoken
+            stored = with_priority(repo, spoken or line)
+            again = followed(stored, targets, project, NOW, line if spoken else None)
+            assert again == replace(project, catalog=tuple(targets)), "twice"
+            assert project.config.priority is stored.spec.priority
     repo, targets, _ = story[-1]
     if project is not None:
-        project = followed(repo, targets, project, NOW)
+        project = followed(stored, targets, project, NOW, line if spoken else None)
     alone = followed(repo, targets, None, NOW)
-    bare = taken_back(repo, project, NOW) if project is not None else None
+    bare = taken_back(stored, project, NOW) if project is not None else None
     assert (bare is None) == (alone is None)
     if alone is not None and bare is not None:
         assert bare.config == alone.config

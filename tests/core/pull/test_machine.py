@@ -203,7 +203,7 @@ def test_high_load_suspends_low_lowers_the_limit_and_stretches_intervals():
 
 
 def test_without_adaptive_load_is_shown_and_changes_nothing():
-    world = World()
+    world = World(strategy=Strategy(adaptive=False))
     world.do(LoadSeen(cpu_load(99)))
     world.put(project("low", LOW))
     assert world.started == ["low"]
@@ -443,7 +443,7 @@ def crowd(count, host=FORGE, **fields):
 
 
 def test_a_host_that_fails_for_all_is_left_alone_probed_and_used_again_step_by_step():
-    world = World(*crowd(40), strategy=Strategy(max_concurrent=8))
+    world = World(*crowd(40), strategy=Strategy(max_concurrent=8, adaptive=False))
     assert len(world.open) == 8
     for name in list(world.open):
         world.end(name, TIMEOUT, after=0, counted=False)

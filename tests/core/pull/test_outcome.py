@@ -57,16 +57,22 @@ def in_minutes(found):
 
 @pytest.mark.parametrize(("failures", "minutes"), [(1, 5), (2, 10), (3, 20), (4, 60), (5, 60)])
 def test_retries_are_5_10_and_20_minutes_apart_and_then_at_the_interval(failures, minutes):
-    assert retry_delay_s(CONFIG, failures, HOUR) == minutes * MINUTE
+    assert retry_delay_s(CONFIG, failures, HOUR, 2.0) == minutes * MINUTE
 
 
 def test_many_retries_are_a_week_apart_at_most():
     many = PullConfig(max_retries=100, retry_delay_s=5 * MINUTE)
-    assert retry_delay_s(many, 99, HOUR) == 7 * 24 * HOUR
+    assert retry_delay_s(many, 99, HOUR, 2.0) == 7 * 24 * HOUR
+    assert retry_delay_s(many, 99, HOUR, 100.0) == 7 * 24 * HOUR
 
 
 def test_without_retries_the_interval_counts():
-    assert retry_delay_s(PullConfig(max_retries=0), 1, HOUR) == HOUR
+    assert retry_delay_s(PullConfig(max_retries=0), 1, HOUR, 2.0) == HOUR
+
+
+def test_the_delay_grows_by_the_factor_that_is_set():
+    assert [retry_delay_s(CONFIG, n, HOUR, 3.0) / MINUTE for n in (1, 2, 3)] == [5, 15, 45]
+    assert [retry_delay_s(CONFIG, n, HOUR, 1.0) / MINUTE for n in (1, 2, 3)] == [5, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -77,9 +83,10 @@ def test_after_three_failures_a_project_counts_as_one_class_lower(priority, fail
 
 
 def test_no_wait_is_longer_than_interval_retries_and_slow_looks():
-    assert longest_wait_s(CONFIG, 2.0, 1.0) == 2 * CONFIG.interval_s
-    assert longest_wait_s(replace(CONFIG, retry_delay_s=10 * HOUR), 2.0, 1.0) == 40 * HOUR
-    assert longest_wait_s(CONFIG, 2.0, 24 * HOUR) == 24 * HOUR
+    quick = PullSettings(slow_s=1.0)
+    assert longest_wait_s(CONFIG, quick) == 2 * CONFIG.interval_s
+    assert longest_wait_s(replace(CONFIG, retry_delay_s=10 * HOUR), quick) == 40 * HOUR
+    assert longest_wait_s(CONFIG, PullSettings(slow_s=24 * HOUR)) == 24 * HOUR
 
 
 @pytest.mark.parametrize("kind", FailureKind)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evermirror.core.pull.events import LoadSeen
+from evermirror.core.pull.events import LoadSeen, TaskSetAside
 from evermirror.core.pull.load import cpu_load
 from evermirror.model.plan import StepCode
-from evermirror.model.pull import Strategy
+from evermirror.model.pull import Strategy, Waiting, WaitReason
 from evermirror.model.task import Trigger
 from tests.core.pull.small import (
     CRITICAL,
@@ -111,3 +113,61 @@ def test_what_waits_for_room_or_a_person_has_no_time_of_its_own():
     assert codes(world) == ["disabled"]
     assert world.machine.plan(key("nobody"), world.now) is None
     assert plan(world).next_poll_at is None
+
+
+# What a task that was asked for waits for
+
+
+def test_a_batch_in_peak_hours_says_until_when_it_waits_and_why():
+    world = World(project("one", NORMAL), strategy=PEAK)
+    world.end("one")
+    world.wait(HOUR)  # 21:00 in Shanghai
+    world.trigger("one", Trigger.MANUAL_BATCH)
+    wait = world.machine.wait(key("one"), world.now)
+    assert wait.text == "waits until 23:00: only critical and high run in peak hours"
+    assert (wait.reason, wait.until, wait.clock) == (WaitReason.PEAK, NOW + 3 * HOUR, "23:00")
+    assert codes(world) == ["asked", "window"]
+    assert plan(world).reason == wait.text
+    assert plan(world).next_poll_at == wait.until
+    assert world.machine.held(world.now) == (Waiting(wait, 1),)
+    world.wait(2 * HOUR)
+    assert world.started == ["one", "one"]
+    assert world.machine.wait(key("one"), world.now) is None
+    assert world.machine.held(world.now) == ()
+
+
+def test_a_night_within_the_peak_does_not_end_the_wait():
+    night = {"night_start": 22, "night_end": 24, "night_max_concurrent": 9}
+    world = World(strategy=replace(PEAK, **night))
+    world.put(project("one", NORMAL, next_sync_at=NOW + HOUR))
+    world.wait(HOUR)
+    world.trigger("one", Trigger.MANUAL_BATCH)
+    assert world.machine.wait(key("one"), world.now).clock == "23:00"
+    assert plan(world).next_poll_at == NOW + 3 * HOUR
+
+
+def test_a_peak_that_never_ends_has_no_time():
+    world = World(project("one", LOW), strategy=Strategy(peak_avoidance=True, peak_start=0, peak_end=24))
+    assert world.machine.plan(key("one"), world.now).next_poll_at is None
+    world.trigger("one", Trigger.MANUAL_BATCH)
+    wait = world.machine.wait(key("one"), world.now)
+    assert (wait.text, wait.until) == ("waits: only critical and high run in peak hours", None)
+
+
+def test_load_a_closed_source_room_and_a_missing_worker_are_named():
+    world = World(strategy=Strategy(max_concurrent=2, adaptive=True))
+    world.do(LoadSeen(cpu_load(99.0)))
+    world.put(project("low", LOW))
+    world.trigger("low", Trigger.MANUAL_BATCH)
+    assert world.machine.wait(key("low"), world.now).text == "waits while the source is under load: cpu 99 %"
+    full = World(project("one"), project("two"), strategy=Strategy(max_concurrent=1))
+    task = full.trigger("two", Trigger.MANUAL_BATCH)
+    assert full.machine.wait(key("two"), full.now).text == "waits for room: 1 of 1 run"
+    full.do(TaskSetAside(key("two"), task))
+    assert full.machine.wait(key("two"), full.now).reason is WaitReason.WORKER
+    closed = World(project("one"), project("two"), strategy=Strategy(max_concurrent=2))
+    closed.end("one", LIMITED, retry_after_s=2 * HOUR)
+    closed.end("two")
+    closed.trigger("two", Trigger.MANUAL_BATCH)
+    wait = closed.machine.wait(key("two"), closed.now)
+    assert (wait.reason, wait.until is None) == (WaitReason.SOURCE, False)

@@ -36,7 +36,7 @@ def test_a_project_that_was_stretched_is_due_an_interval_after_its_opening_once_
         case "nobody tells of it":
             world.wait(10 * MINUTE)
         case "adaptive is off":
-            world.strategy()
+            world.strategy(adaptive=False)
     assert world.state("a").next_sync_at == NOW + 6 * HOUR == world.stored[key("a")].next_sync_at
     assert world.machine.next_wake(world.now) <= NOW + 6 * HOUR
     world.wait(6 * HOUR)

@@ -120,11 +120,15 @@ def test_what_monitoring_tells_has_a_chinese_text() -> None:
     failure = Failure(FailureKind.AUTH_FAILED, "who are you")
     failing = replace(failing, failures=4, last_failure=failure, paused="refused")
     errors = {FailureKind.AUTH_FAILED: KindCount(12, 3)}
-    facts = Facts([failing], errors, ClassProgress(10, 7, 0, 0, 3, 0, None))
+    progress = ClassProgress(10, 7, 0, 0, 3, 0, None)
+    names = ["a/b", "a/c", "a/d"]
+    facts = Facts([failing], errors, progress, names, {FailureKind.AUTH_FAILED: names})
     texts = {each.kind: text_of(each, "zh") for each in standing(facts, Rules())}
     assert texts["project-failing"].endswith("连续失败 4 次：AUTH_FAILED, who are you")
-    assert texts["error-kind"] == "最近 60 分钟内 AUTH_FAILED 出现 12 次，涉及 3 个项目"
-    assert texts["failure-rate"] == "10 个项目中有 3 个失败：30.0%"
+    assert texts["error-kind"] == "最近 60 分钟内 AUTH_FAILED 出现 12 次，涉及 3 个项目：a/b, a/c, a/d"
+    assert texts["failure-rate"] == (
+        "10 个项目中有 3 个失败：30.0%；涉及：a/b, a/c, a/d；最近 60 分钟的错误：AUTH_FAILED 12× (3)"
+    )
 
 
 # Messages

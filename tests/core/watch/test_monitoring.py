@@ -103,7 +103,31 @@ def test_more_than_five_percent_failed(failed: int, stands: bool) -> None:
     told = standing(facts(failed=failed), RULES)
     assert kinds(told) == ([("failure-rate", "all", Level.CRITICAL)] if stands else [])
     if stands:
-        assert told[0].text == "11 of 200 projects are failed: 5.5%"
+        assert told[0].text.startswith("11 of 200 projects are failed: 5.5%")
+
+
+@pytest.mark.parametrize(("failed", "stands"), [(1, False), (2, False), (3, True)])
+def test_one_of_a_few_projects_is_no_critical_alert(failed: int, stands: bool) -> None:
+    assert bool(standing(facts(failed=failed, total=7), RULES)) is stands
+
+
+@pytest.mark.parametrize(("failed", "stands"), [(2, True), (1, False)])
+def test_a_rate_that_stood_is_over_when_almost_all_are_well(failed: int, stands: bool) -> None:
+    assert bool(standing(facts(failed=failed, total=7), RULES, {("failure-rate", "all")})) is stands
+
+
+def test_alerts_about_many_carry_the_error_statistics_and_the_affected_projects() -> None:
+    errors = {FailureKind.NETWORK_TIMEOUT: KindCount(15, 12), FailureKind.AUTH_FAILED: KindCount(3, 3)}
+    affected = {FailureKind.NETWORK_TIMEOUT: [f"team/p{n}" for n in range(10)]}
+    progress = ClassProgress(200, 188, 0, 0, 12, 0, None)
+    told = standing(Facts((), errors, progress, ["team/p0", "x" * 300], affected), RULES)
+    rate, kind = told
+    assert rate.facts["errors"] == kind.facts["errors"] == "NETWORK_TIMEOUT 15× (12), AUTH_FAILED 3× (3)"
+    assert rate.facts["affected"] == f"team/p0, {'x' * 100}…, … (12)"
+    assert kind.facts["affected"] == ", ".join(affected[FailureKind.NETWORK_TIMEOUT]) + ", … (12)"
+    for alert in told:
+        assert alert.facts["affected"] in alert.text
+    assert rate.facts["errors"] in rate.text
 
 
 def test_the_most_serious_comes_first() -> None:

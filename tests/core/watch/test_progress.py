@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.core.watch.progress import SyncState, overall, progress_of, state_of, state_of_repo
+from evermirror.core.watch.progress import SyncState, overall, progress_of, state_of
 from evermirror.model.pull import Project, PullConfig
-from evermirror.model.repo import Host, Priority, RepoKey, RepoRecord, RepoSpec, RepoStatus
+from evermirror.model.repo import Host, Priority, RepoKey
 from evermirror.model.task import TaskId, TaskStatus
 
 NOW = 1_000_000.0
@@ -50,30 +50,6 @@ def test_the_state_of_a_project(changed: dict[str, object], state: SyncState) ->
     assert state_of(project, NOW, {project.key}) is SyncState.SYNCING
 
 
-@pytest.mark.parametrize(
-    ("changed", "state"),
-    [
-        ({}, SyncState.SYNCED),
-        ({"verified_at": NOW - 600.0}, SyncState.SYNCED),
-        ({"verified_at": NOW - 600.1}, SyncState.PENDING),
-        ({"verified_at": None, "status": RepoStatus.PENDING}, SyncState.PENDING),
-        ({"status": RepoStatus.FAILING}, SyncState.FAILED),
-        ({"status": RepoStatus.GONE}, SyncState.FAILED),
-        ({"status": RepoStatus.AUTH}, SyncState.FAILED),
-        ({"status": RepoStatus.HELD}, SyncState.FAILED),
-        ({"status": RepoStatus.INACTIVE}, SyncState.DISABLED),
-        ({"enabled": False, "status": RepoStatus.FAILING}, SyncState.DISABLED),
-    ],
-)
-def test_the_state_of_a_repo_without_a_pull_configuration(
-    changed: dict[str, object], state: SyncState
-) -> None:
-    spec = RepoSpec(RepoKey("git.example/b"), "https://git.example/b", Host("git.example"))
-    repo = replace(RepoRecord(spec, status=RepoStatus.ACTIVE, verified_at=NOW - 1.0), **changed)
-    assert state_of_repo(repo, NOW, 600.0) is state
-    assert state_of_repo(repo, NOW, 600.0, {repo.key}) is SyncState.SYNCING
-
-
 def numbered(number: int, priority: Priority, **changed: object) -> Project:
     config = PullConfig(priority, HOUR, enabled=changed.pop("enabled", True))
     return replace(FRESH, key=RepoKey(f"git.example/{number}"), name=str(number), config=config, **changed)
@@ -96,13 +72,6 @@ def test_the_figures_of_the_seed_s_overview() -> None:
     assert (everything.total, everything.synced, everything.failed, everything.disabled) == (40, 37, 1, 1)
     assert everything.success_rate == 0.975
     assert everything.average_delay_s == pytest.approx((10 * 300 + 28 * 1500) / 38)
-
-
-def test_repos_without_a_configuration_are_counted_by_the_priority_of_the_catalog() -> None:
-    spec = RepoSpec(RepoKey("git.example/b"), "https://git.example/b", Host("git.example"), Priority.HIGH)
-    repo = RepoRecord(spec, status=RepoStatus.ACTIVE, verified_at=NOW - 100.0)
-    told = progress_of([], NOW, repos=[repo], fresh_bound_s=600.0)
-    assert (told[Priority.HIGH].synced, told[Priority.HIGH].average_delay_s) == (1, 100.0)
 
 
 def test_a_clock_that_was_set_back_gives_no_negative_delay() -> None:

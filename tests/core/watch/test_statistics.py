@@ -41,7 +41,7 @@ TASKS = [
 
 def test_errors_are_counted_by_kind_with_the_projects_they_hit() -> None:
     counted = count_errors(TASKS, 10.0, 100.0)
-    assert counted == {TIMEOUT: KindCount(3, 2), AUTH: KindCount(2, 2)}
+    assert counted == {TIMEOUT: KindCount(3, 2, ("a", "b")), AUTH: KindCount(2, 2, ("b", "c"))}
     assert list(counted) == [TIMEOUT, AUTH]  # most frequent first
     assert count_errors(TASKS, 200.0, 300.0) == {}
 

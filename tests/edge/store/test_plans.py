@@ -20,11 +20,9 @@ DAY = (1000.0, 2000.0)
 # Each question, and how each of its statements is to begin.
 QUESTIONS = {
     "progress": (
-        lambda store: store.pull_progress(1.0, 1.0, [KEY]),
+        lambda store: store.pull_progress(1.0, [KEY]),
         [
             "SCAN pull_projects USING COVERING INDEX ix_pull_projects_progress",
-            "SEARCH repos USING COVERING INDEX ix_repos_freshness (pulled=?)",
-            "SEARCH repos USING INDEX sqlite_autoindex_repos_1 (key=?)",
             "SEARCH repos USING INDEX sqlite_autoindex_repos_1 (key=?)",
         ],
     ),
@@ -36,7 +34,10 @@ QUESTIONS = {
     ),
     "error statistics": (
         lambda store: store.error_statistics(*DAY),
-        ["CO-ROUTINE anon_1 SEARCH tasks USING COVERING INDEX ix_tasks_errors (completed_at>? AND"],
+        [
+            "CO-ROUTINE anon_1 CO-ROUTINE (subquery-4) CO-ROUTINE (subquery-5) MATERIALIZE anon_2 "
+            "SEARCH tasks USING COVERING INDEX ix_tasks_errors (completed_at>? AND"
+        ],
     ),
     "errors": (
         lambda store: store.error_page(None, ErrorFilter(FailureKind.UNKNOWN, *DAY)),

@@ -6,11 +6,12 @@ import itertools
 from dataclasses import fields, replace
 from datetime import UTC
 
+from evermirror.core.pull.strategy import expected_delays
 from evermirror.core.watch.report import report_of, span_of
 from evermirror.errors import Conflict, InvalidUrl, NotFound, UsageError
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import ClassProgress, KindCount, Period, ProgressNote
-from evermirror.model.pull import INTERVALS_S, Load, LoadLevel, Project, PullConfig, Strategy, Target
+from evermirror.model.pull import INTERVALS_S, Load, LoadLevel, Project, PullConfig, Strategy, Target, Waiting
 from evermirror.model.push import TargetId
 from evermirror.model.repo import Host, Priority, RepoRecord, RepoSpec
 from evermirror.model.report import ReportFacts
@@ -64,7 +65,9 @@ class FakePull:
             key, name, spec.host, config or PullConfig(), targets=made, next_sync_at=self.now,
             created_at=self.now, updated_at=self.now,
         )  # fmt: skip
-        view = ProjectView(replace(project, **state), record, configured, running=False)
+        view = ProjectView(
+            replace(project, **state), record, configured, False, (config or PullConfig()).priority
+        )
         self.views[key] = view
         return view
 
@@ -105,7 +108,8 @@ class FakePull:
     # PullService
 
     async def strategy(self):
-        return StrategyView(self.the_strategy, "Asia/Shanghai", True, 3, 2, self.load)
+        expected = expected_delays(self.the_strategy, INTERVALS_S)
+        return StrategyView(self.the_strategy, "Asia/Shanghai", True, 3, 2, self.load, expected)
 
     async def set_strategy(self, values, *, actor):
         self.audit.append((actor, "strategy", dict(values)))
@@ -278,7 +282,8 @@ class FakePull:
                 pending += 1
             else:
                 ids.append(self._open(view, Trigger.MANUAL_BATCH, actor).id)
-        return BatchTriggered(tuple(ids), running, tuple(unknown), tuple(disabled), pending)
+        waits = [Waiting(v.wait, 1) for key in wanted if (v := self.views[key]).wait is not None]
+        return BatchTriggered(tuple(ids), running, tuple(unknown), tuple(disabled), pending, tuple(waits))
 
     async def errors(self, name, which, *, public=False):
         key = self._find(name).record.key if name is not None else None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from evermirror.faces import web
 from evermirror.faces.api import pull_tasks
-from evermirror.model.pull import PullConfig, TargetSpec
+from evermirror.model.pull import PullConfig, TargetSpec, Wait, WaitReason
 from evermirror.model.repo import Priority, RepoKey
 from evermirror.model.task import SyncPhase, TaskId, TaskRecord, TaskStatus, Trigger
 from tests.faces.api.fake_pull import MINUTE, NOW, timeout
@@ -315,3 +316,44 @@ async def test_failures_are_reset_and_targets_adopted(client, pull):
     assert [(what, of) for _, what, of in pull.audit] == [
         ("reset-failures", "git.example.org/devops/core"), ("adopt", urls[1]), ("adopt", None),
     ]  # fmt: skip
+
+
+PEAK = Wait(WaitReason.PEAK, "waits until 18:00: only critical and high run in peak hours", NOW + 60, "18:00")
+SHOWN = {
+    "reason": "peak",
+    "text": "waits until 18:00: only critical and high run in peak hours",
+    "until": "2025-12-13T23:56:00Z",
+    "clock": "18:00",
+}
+
+
+async def test_what_a_pull_waits_for_is_in_the_answers_to_a_batch_a_task_and_a_project(client, pull):
+    view = pull.add("devops/core")
+    pull.views[view.record.key] = replace(view, wait=PEAK)
+    made = (await client.post("/api/pull/trigger/batch", json={"priority": "normal"})).json()
+    assert made["waiting"] == [{**SHOWN, "count": 1}]
+    (task_id,) = made["task_ids"]
+    task = (await client.get(f"/api/pull/tasks/{task_id}")).json()
+    assert (task["status"], task["waiting"]) == ("pending", SHOWN)
+    assert task["progress"] == "Waits until 18:00: only critical and high run in peak hours"
+    project = (await client.get("/api/pull/projects/devops/core/config")).json()
+    assert project["waiting"] == SHOWN
+    pull.views[view.record.key] = replace(pull.views[view.record.key], wait=None)
+    assert (await client.get("/api/pull/projects/devops/core/config")).json()["waiting"] is None
+
+
+async def test_a_project_that_counts_as_a_lower_class_says_so_everywhere(client, pull):
+    view = pull.add("devops/core", config=PullConfig(Priority.CRITICAL), failures=3)
+    pull.views[view.record.key] = replace(view, effective_priority=Priority.HIGH)
+    config = (await client.get("/api/pull/projects/devops/core/config")).json()
+    listed = (await client.get("/api/pull/projects")).json()["items"][0]
+    failed = (await client.get("/api/pull/projects/failed?consecutive_failures_gte=3")).json()["items"][0]
+    for told in (config, listed, failed):
+        assert (told["priority"], told["effective_priority"]) == ("critical", "high")
+
+
+async def test_the_strategy_tells_the_expected_delay_of_each_class(client, pull):
+    told = (await client.put("/api/pull/strategy", json={"enable_peak_avoidance": True})).json()
+    delays = {p: (d["usual_minutes"], d["worst_minutes"]) for p, d in told["expected_delay"].items()}
+    assert delays == {"critical": (10, 10), "high": (30, 30), "normal": (120, 660), "low": (360, 900)}
+    assert (await client.put("/api/pull/strategy", json={"enabled": False})).json()["expected_delay"] is None

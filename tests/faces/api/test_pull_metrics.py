@@ -29,7 +29,7 @@ NAMES = """
 OURS = """
     pull_concurrent_limit pull_source_load pull_projects_enabled pull_projects_with_targets
     pull_projects_verified_equal pull_verified_equal_ratio pull_lag_seconds pull_lag_worst_seconds
-    pull_projects_demoted pull_projects_paused
+    pull_projects_demoted pull_projects_paused pull_target_bytes
 """
 
 
@@ -161,11 +161,12 @@ def test_a_class_in_which_nothing_was_ever_synced_lags_since_it_was_made():
     assert told['pull_lag_worst_seconds{priority="normal"}'] == 840
 
 
-def test_what_is_sent_to_targets_is_bandwidth_as_well():
+def test_what_is_sent_to_targets_is_counted_apart_from_what_came_from_sources():
     bench = Bench()
     pushes = tuple(Pushed(TargetId(n), None, sent_bytes=500) for n in (1, 2))
     bench.figures.reported(replace(synced(1), pushes=pushes))
-    assert bench.values()["pull_bandwidth_bytes"] == 1000 + 2 * 500
+    told = bench.values()
+    assert (told["pull_bandwidth_bytes"], told["pull_target_bytes"]) == (1000, 2 * 500)
 
 
 def test_limit_and_load_are_shown():

@@ -16,7 +16,7 @@ MINUTE = "2025-12-13T23:55"
 
 @pytest.fixture
 def node(tmp_path, upstream):
-    settings = {"schedule__min_gap": "1h", "pull__statistics_cron": "* * * * * ?"}
+    settings = {"schedule__min_gap": "1h", "scheduled_jobs__progress_statistics__cron": "* * * * * ?"}
     with NodeThread(tmp_path, upstream.host, **settings) as node:
         yield node
 

@@ -83,7 +83,7 @@ async def test_private_projects_are_named_for_token_holders_only(house, pull):
 
 
 def test_a_real_node_reports_what_it_did(tmp_path, upstream):
-    settings = {"schedule__min_gap": "1h", "pull__statistics_cron": "* * * * * ?"}
+    settings = {"schedule__min_gap": "1h", "scheduled_jobs__progress_statistics__cron": "* * * * * ?"}
     source, target = upstream.create("devops/core"), writable(upstream, "mirror/core")
     began = datetime.now(UTC).date().isoformat()
     upstream.delay_s = 0.2  # what sources are asked for is told in tenths of a second

@@ -181,6 +181,26 @@ def test_strategy_shows_what_follows_from_it_now(ask, api):
     assert "当前: 高峰时段, 运行中 2/3" in ask("pull", "strategy", "show", env=CHINESE).stdout
 
 
+def test_strategy_shows_how_late_each_class_may_be(ask, api):
+    delays = {"high": {"usual_minutes": 30, "worst_minutes": 30}}
+    delays["normal"] = {"usual_minutes": 120, "worst_minutes": 660}
+    api.on("GET", "/api/pull/strategy", (200, {**STRATEGY, "expected_delay": delays}))
+    out = ask("pull", "strategy", "show").stdout
+    assert "Expected delay high: up to 30 min " in out
+    assert "Expected delay normal: up to 2 h; up to 11 h around peak hours" in out
+    out = ask("pull", "strategy", "show", env=CHINESE).stdout
+    assert "预期延迟 normal: 最多2小时；遇高峰时段最多11小时" in out
+
+
+def test_a_demoted_project_shows_both_classes(ask, api):
+    demoted = {**PROJECT, "priority": "critical", "effective_priority": "high"}
+    api.on("GET", project("/config"), (200, demoted))
+    api.on("GET", "/api/pull/projects", page(demoted))
+    for command in (["config", KEY], ["list"]):
+        assert "critical (counts as high after failures)" in ask("pull", *command).stdout
+        assert "critical (因连续失败按 high 调度)" in ask("pull", *command, env=CHINESE).stdout
+
+
 def test_boxes_keep_to_the_terminal_and_fold_what_is_too_long(api, tmp_path):
     api.on("GET", project("/errors"), page({**ERROR, "error_message": "很长的错误 " * 40}))
     env = {"LANG": "zh_CN.UTF-8", "COLUMNS": "80", "NO_COLOR": "1"}

@@ -275,6 +275,37 @@ def test_trigger_of_many_tells_how_many_and_which_tasks(args, body, ask, api):
     assert json.loads(ask("pull", "trigger", *args, "--json").stdout) == made
 
 
+PEAK = {
+    "reason": "peak",
+    "text": "waits until 18:00: only critical and high run in peak hours",
+    "until": "2026-11-18T10:00:00Z",
+    "clock": "18:00",
+}
+
+
+def test_trigger_task_status_show_and_progress_say_what_is_waited_for(ask, api):
+    made = {"created_tasks": 2, "skipped_running": 0, "task_ids": [5, 6], "waiting": [{**PEAK, "count": 2}]}
+    api.on("POST", "/api/pull/trigger/batch", (200, made))
+    api.on(
+        "GET",
+        "/api/pull/tasks/5",
+        (200, {**TASK, "status": "pending", "completed_at": None, "waiting": PEAK}),
+    )
+    progress = {"total_projects": 2, "synced": 2, "waiting": [{**PEAK, "count": 1}]}
+    api.on("GET", "/api/pull/progress/overview", (200, progress))
+    api.on("GET", "/api/pull/progress/by-priority", (200, {}))
+    many = "2 wait until 18:00: only critical and high run in peak hours\n"
+    assert many in ask("pull", "trigger", "--priority=normal").stdout
+    assert f"Progress: {PEAK['text']}" in ask("pull", "task-status", "5").stdout
+    assert f"1 {PEAK['text']}\n" in ask("pull", "progress").stdout
+    chinese = {"LANG": "zh_CN.UTF-8"}
+    assert (
+        "2 个等到 18:00：高峰时段只运行 critical 和 high"
+        in ask("pull", "trigger", "--priority=normal", env=chinese).stdout
+    )
+    assert "进度: 等到 18:00：" in ask("pull", "task-status", "5", env=chinese).stdout
+
+
 def test_trigger_of_many_names_those_that_nothing_was_created_for(ask, api):
     made = {
         "created_tasks": 0,

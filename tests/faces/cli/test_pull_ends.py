@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from evermirror.config.pull_section import Pull
+from evermirror.config.pull_section import Pull, Retries, ScheduledJobs
 from tests.faces.cli.conftest import SRC, clean_env
 from tests.faces.cli.pull_answers import ERROR, HOSTILE, KEY, PROJECT, STRATEGY, TASK, page, problem, project
 from tests.faces.cli.test_program import on_terminal
@@ -220,9 +220,11 @@ def headings(page: str) -> list[str]:
 
 
 def test_the_guide_names_every_setting_of_pull():
+    sections = {"pull": Pull, "retry_policy": Retries, "scheduled_jobs": ScheduledJobs}
+    names = [f"{section}.{name}" for section, of in sections.items() for name in of.model_fields]
     for end in ("", ".zh-CN"):
         text = (ROOT / f"docs/pull{end}.md").read_text("utf-8")
-        assert [name for name in Pull.model_fields if f"\n| `{name}` |" not in text] == []
+        assert [name for name in names if f"\n| `{name}` |" not in text] == []
 
 
 def test_pull_imports_nothing_heavy_before_it_is_used():

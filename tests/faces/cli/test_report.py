@@ -367,7 +367,7 @@ def test_a_file_that_cannot_be_written_is_said(ask, api, here):
 
 def test_a_real_node_is_reported_on(run, here, tmp_path, upstream):
     source = upstream.create("devops/core")
-    with NodeThread(tmp_path, upstream.host, pull__statistics_cron="* * * * * ?") as node:
+    with NodeThread(tmp_path, upstream.host, scheduled_jobs__progress_statistics__cron="* * * * * ?") as node:
         body = {"project_key": "devops/core", "source_url": source.url}
         assert node.client.post("/api/pull/projects", json=body).status_code == 201
         node.until(lambda: node.client.get("/api/pull/progress/overview").json()["synced"] == 1)

@@ -132,7 +132,7 @@ def test_pauses_that_do_not_grow_are_noticed(monkeypatch) -> None:
 
 
 def test_retries_that_come_too_soon_are_noticed(monkeypatch) -> None:
-    monkeypatch.setattr(outcome, "retry_delay_s", lambda config, failures, interval_s: 60.0)
+    monkeypatch.setattr(outcome, "retry_delay_s", lambda config, failures, interval_s, multiplier: 60.0)
     assert "next in 60.0 s" in found_in("ill")
 
 

@@ -40,8 +40,7 @@ def verdict(wish: BulkWish, record: RepoRecord, project: Project | None) -> Verd
         case BulkAction.RESUME:
             return _act_if(not record.enabled)
         case BulkAction.PRIORITY:
-            there = {record.spec.priority, *([] if project is None else [project.config.priority])}
-            return _act_if(there != {wish.priority})
+            return _act_if(record.spec.priority is not wish.priority)
 
 
 def is_failing(record: RepoRecord, project: Project | None) -> bool:

@@ -83,6 +83,8 @@ class TaskEnd:
     commits: int
     source_commit: str | None
     failure: Failure | None
+    target_commit: str | None = None
+    retry_count: int = 0
 
 
 def task_ended(task: TaskEnd) -> NewEvent:
@@ -97,6 +99,26 @@ def task_ended(task: TaskEnd) -> NewEvent:
         "failure": None if task.failure is None else failure_data(task.failure),
     }
     return NewEvent(EventType.TASK_ENDED, task.ended_at, task.repo, data=data)
+
+
+def pull_ended(task: TaskEnd) -> NewEvent | None:
+    """Of a project's task, whoever wanted it: how the pull ended. None: nothing had changed."""
+    if task.status not in (TaskStatus.SUCCESS, TaskStatus.FAILED):
+        return None
+    data: dict[str, object] = {
+        "task_id": str(task.id),
+        "trigger_type": task.trigger.value,
+        "has_changes": task.has_changes,
+        "changes_count": task.commits,
+        "source_commit_sha": task.source_commit,
+        "target_commit_sha": task.target_commit,
+        "retry_count": task.retry_count,
+        "duration_s": took_s(task.started_at, task.ended_at),
+        "failure": None if task.failure is None else failure_data(task.failure),
+    }
+    failed = task.status is TaskStatus.FAILED
+    type_ = EventType.PULL_SYNC_FAILED if failed else EventType.PULL_SYNC_SUCCESS
+    return NewEvent(type_, task.ended_at, task.repo, data=data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@
 
 A repo is a project as long as its line names targets, or a person set something. What happened to it so far
 (last sync, failures, what is at a target) stays, whoever speaks.
+
+The priority is the repo's own: a person who sets it of a project sets it of the repo, and whoever changes the
+repo's changes the project's. What was there before is remembered for the day that it is taken back.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from evermirror.model.failure import FailureKind
-from evermirror.model.pull import INTERVALS_S, Project, PullConfig, Target, TargetSpec
+from evermirror.model.pull import INTERVALS_S, Project, PullConfig, RetryPolicy, Target, TargetSpec
 from evermirror.model.push import TargetId
 from evermirror.model.repo import Priority, RepoRecord
 
 NEW_TARGET = TargetId(0)  # until the store gives it its number
 SOURCE_SAYS = "its source says "  # begins the reason of a pause by a source that is gone, or keeps us out
+USUAL = RetryPolicy()
 LEFT = "discovery: "  # begins the reason of a pause that is a discovery's word, and no trouble
 
 
@@ -58,26 +62,43 @@ class ProjectChange:
 
 
 def followed(
-    record: RepoRecord, said: Sequence[TargetSpec], project: Project | None, now: float
+    record: RepoRecord,
+    said: Sequence[TargetSpec],
+    project: Project | None,
+    now: float,
+    priority: Priority | None = None,
+    policy: RetryPolicy = USUAL,
 ) -> Project | None:
     """The project after its repo changed, or the targets that its line names; None: it is none, or no
-    longer."""
+    longer. ``priority``: what the line says, where a person's word is over it."""
     if project is None:
-        return laid(_new(record, now), record, said, now) if said else None
+        return laid(_new(record, now), record, said, now, policy) if said else None
     if not said and not project.overrides:
         return None
-    return laid(project, record, said, now)
+    if priority is not None and project.priority_before is not None:
+        project = replace(project, priority_before=priority)
+    return laid(project, record, said, now, policy)
 
 
-def changed(record: RepoRecord, project: Project | None, change: ProjectChange, now: float) -> Project:
-    """The project after a person set something; a repo becomes one by that."""
+def changed(
+    record: RepoRecord,
+    project: Project | None,
+    change: ProjectChange,
+    now: float,
+    policy: RetryPolicy = USUAL,
+) -> Project:
+    """The project after a person set something; a repo becomes one by that. Its priority is then to be the
+    repo's too."""
     before = project or _new(record, now)
     config = before.config
+    if change.priority is not None:
+        if Setting.PRIORITY.value not in before.overrides:
+            before = replace(before, priority_before=record.spec.priority)
+        record = with_priority(record, change.priority)
     after = replace(
         before,
         config=replace(
             config,
-            priority=config.priority if change.priority is None else change.priority,
             interval_s=config.interval_s if change.interval_s is None else change.interval_s,
             max_retries=config.max_retries if change.max_retries is None else change.max_retries,
             retry_delay_s=config.retry_delay_s if change.retry_delay_s is None else change.retry_delay_s,
@@ -90,28 +111,36 @@ def changed(record: RepoRecord, project: Project | None, change: ProjectChange, 
         after = disabled(after)
     elif change.enabled and not config.enabled:
         after = enabled(after, now)
-    return _timed(before, laid(after, record, before.catalog, now), now)
+    return _timed(before, laid(after, record, before.catalog, now, policy), now)
 
 
-def taken_back(record: RepoRecord, project: Project, now: float) -> Project | None:
+def taken_back(
+    record: RepoRecord, project: Project, now: float, policy: RetryPolicy = USUAL
+) -> Project | None:
     """The project without what people set; None: it is none by that. The targets of one that the API made
     are its own: nobody else names any."""
     own = record.source == "api" and Setting.TARGETS.value in project.overrides
     kept = frozenset({Setting.TARGETS.value} if own else ())
     if not kept and not project.catalog:
         return None
-    bare = replace(project, config=replace(PullConfig(), enabled=project.config.enabled), overrides=kept)
+    record = with_priority(record, project.priority_before or record.spec.priority)
+    config = replace(PullConfig(), enabled=project.config.enabled)
+    bare = replace(project, config=config, overrides=kept, priority_before=None)
     if Setting.ENABLED.value in project.overrides and not project.config.enabled and not project.paused:
         bare = enabled(bare, now)
-    return _timed(project, laid(bare, record, project.catalog, now), now)
+    return _timed(project, laid(bare, record, project.catalog, now, policy), now)
 
 
-def laid(project: Project, record: RepoRecord, said: Sequence[TargetSpec], now: float) -> Project:
-    """``project`` with everything that nobody overrode as its repo and its line have it."""
-    config, over = project.config, project.overrides
-    spec = record.spec
-    if Setting.PRIORITY.value not in over:
-        config = replace(config, priority=spec.priority)
+def laid(
+    project: Project,
+    record: RepoRecord,
+    said: Sequence[TargetSpec],
+    now: float,
+    policy: RetryPolicy = USUAL,
+) -> Project:
+    """``project`` with everything that nobody overrode as its repo, its line and the settings have it."""
+    over, spec = project.overrides, record.spec
+    config = replace(by_policy(project, policy).config, priority=spec.priority)
     if Setting.INTERVAL.value not in over:
         config = replace(config, interval_s=spec.interval_s or INTERVALS_S[config.priority])
     after = replace(
@@ -129,6 +158,20 @@ def laid(project: Project, record: RepoRecord, said: Sequence[TargetSpec], now: 
     elif record.enabled and not config.enabled and not project.paused and Setting.ENABLED.value not in over:
         after = enabled(after, now)  # it was, with its repo
     return _timed(project, after, now)
+
+
+def by_policy(project: Project, policy: RetryPolicy) -> Project:
+    """With the settings' count and delay of retries, where nobody overrode them."""
+    config, over = project.config, project.overrides
+    if Setting.RETRIES.value not in over:
+        config = replace(config, max_retries=policy.max_retries)
+    if Setting.RETRY_DELAY.value not in over:
+        config = replace(config, retry_delay_s=policy.retry_delay_s)
+    return replace(project, config=config) if config != project.config else project
+
+
+def with_priority(record: RepoRecord, priority: Priority) -> RepoRecord:
+    return replace(record, spec=replace(record.spec, priority=priority))
 
 
 def enabled(project: Project, now: float) -> Project:

@@ -37,6 +37,7 @@ Rules
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import tzinfo
 
@@ -61,7 +62,7 @@ from evermirror.core.pull.hearing import hear, judged, weather_over
 from evermirror.core.pull.outcome import Moment, alerts_between, conclude, excuse, unremarkable
 from evermirror.core.pull.pace import Pace
 from evermirror.core.pull.queue import DueQueue
-from evermirror.core.pull.reasoning import Grounds, plan_of
+from evermirror.core.pull.reasoning import Grounds, class_wait, plan_of, wait_of
 from evermirror.core.pull.retry import longest_wait_s
 from evermirror.core.pull.roll import Roll
 from evermirror.core.pull.settings import PullSettings
@@ -72,7 +73,7 @@ from evermirror.core.pull.stretched import Stretched
 from evermirror.core.pull.tracked import AT_ONCE, OpenOne, Tracked, due_at
 from evermirror.core.pull.views import PullView
 from evermirror.model.plan import PollPlan
-from evermirror.model.pull import MINUTE, Project, Strategy
+from evermirror.model.pull import MINUTE, Project, Strategy, Wait, Waiting
 from evermirror.model.repo import Host, RepoKey
 from evermirror.model.task import TaskId, Trigger
 
@@ -118,8 +119,24 @@ class PullMachine(Roll):
     def plan(self, key: RepoKey, now: float) -> PollPlan | None:
         """When it is pulled next, and why then; None: no project."""
         tracked = self._tracked.get(key)
-        grounds = Grounds(self.settings, self._pace, self._sources, self._stretched, len(self._busy), now)
-        return plan_of(tracked, grounds) if tracked is not None else None
+        return plan_of(tracked, self._grounds(now)) if tracked is not None else None
+
+    def wait(self, key: RepoKey, now: float) -> Wait | None:
+        """What its task that was asked for waits for; None: nothing."""
+        tracked = self._tracked.get(key)
+        return wait_of(tracked, self._grounds(now)) if tracked is not None else None
+
+    def held(self, now: float) -> tuple[Waiting, ...]:
+        """How many are due, or asked for, in classes that do not run now."""
+        grounds, counts = self._grounds(now), Counter[Wait]()
+        for priority in ALL:
+            count = self._queue.ready[priority.rank]
+            if count and (wait := class_wait(priority.rank, grounds)) is not None:
+                counts[wait] += count
+        return tuple(Waiting(wait, count) for wait, count in counts.items())
+
+    def _grounds(self, now: float) -> Grounds:
+        return Grounds(self.settings, self._pace, self._sources, self._stretched, len(self._busy), now)
 
     def next_wake(self, now: float) -> float | None:
         """When to say ``Woke`` if nothing happens before; None: time alone changes nothing."""
@@ -263,7 +280,7 @@ class PullMachine(Roll):
         self._settle(tracked)
 
     def _longest_wait_s(self, project: Project) -> float:
-        return longest_wait_s(project.config, self.settings.stretch, self.settings.slow_s)
+        return longest_wait_s(project.config, self.settings)
 
     def _move(self, tracked: Tracked, host: Host, draft: Draft) -> None:
         """Its source is at another host now."""

@@ -155,7 +155,7 @@ def _targets_failed(
 
 def _counted(project: Project, failure: Failure, moment: Moment, settings: PullSettings) -> Project:
     failures = project.failures + 1
-    wait_s = retry_delay_s(project.config, failures, moment.interval_s)
+    wait_s = retry_delay_s(project.config, failures, moment.interval_s, settings.retry.backoff_multiplier)
     project = replace(project, failures=failures, next_sync_at=moment.now + wait_s)
     if failures >= settings.pause_after:
         return _pause(project, f"it failed {failures} times in a row: {words(failure)}")
@@ -212,7 +212,7 @@ def _target_failed(
     now, rule, config = moment.now, target_rule(failure), project.config
     if rule.counted and not silent:
         failures = target.failures + 1
-        wait_s = retry_delay_s(config, failures, moment.interval_s)
+        wait_s = retry_delay_s(config, failures, moment.interval_s, settings.retry.backoff_multiplier)
         target = replace(target, failures=failures, not_before=now + wait_s)
         if rule.then is Then.PAUSE:
             target = replace(target, paused=words(failure), adopt=False)
@@ -223,7 +223,7 @@ def _target_failed(
     failures = max(target.failures, 1)
     wait_s = 0.0
     if silent:
-        wait_s = retry_delay_s(config, failures, moment.interval_s)
+        wait_s = retry_delay_s(config, failures, moment.interval_s, settings.retry.backoff_multiplier)
     elif rule.then is Then.FIRST_DELAY:
         wait_s = config.retry_delay_s if failure.retry_after_s is None else failure.retry_after_s
     return replace(target, failures=failures, not_before=now + wait_s if wait_s else 0.0), False

@@ -6,13 +6,13 @@ what is told of the load ──▶ load ──▶ level ─┴─▶ adaptive �
 
 from __future__ import annotations
 
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 
 from evermirror.core.pull.adaptive import Adaptive
 from evermirror.core.pull.load import LoadSignal, PollLoad, ToldLoad
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.pull.strategy import Allowance, by_window, text_of, under_load
-from evermirror.core.pull.window import Hours, Windows
+from evermirror.core.pull.window import AHEAD_S, Hours, Windows
 from evermirror.model.pull import Load, LoadLevel, Strategy
 
 _UNKNOWN = Load(LoadLevel.NORMAL, "")
@@ -41,6 +41,17 @@ class Pace:
 
     def hours(self, now: float) -> Hours:
         return self._windows.at(now)
+
+    def peak_ends(self, now: float) -> float | None:
+        """Of the peak that is now, in which the night may begin or end; None: it never ends."""
+        hours = self._windows.at(now)
+        while hours.in_peak and hours.until < now + AHEAD_S:
+            hours = self._windows.look(hours.until)
+        return None if hours.in_peak else hours.since
+
+    def clock(self, at: float) -> str:
+        """``18:00`` on the strategy's clock."""
+        return datetime.fromtimestamp(at, self._zone).strftime("%H:%M")
 
     def load(self, now: float) -> Load | None:
         """Whoever knows something first is believed."""

@@ -1,4 +1,5 @@
-"""When a project is pulled next, and why then, as steps. Reads only.
+"""When a project is pulled next, and why then, as steps; and what a task that was asked for waits for. Reads
+only.
 
     project ─▶ peak ─▶ last_poll ─▶ due | backoff ─▶ weather ─▶ window ─▶ budget
 
@@ -19,6 +20,7 @@ from evermirror.core.pull.stretched import Stretched
 from evermirror.core.pull.tracked import Tracked
 from evermirror.core.schedule.trail import Trail
 from evermirror.model.plan import PollPlan, StepCode
+from evermirror.model.pull import Wait, WaitReason
 
 POLICY = "pull"
 _GAPS = (StepCode.PROJECT, StepCode.PEAK)  # steps that say how often
@@ -42,8 +44,8 @@ def plan_of(tracked: Tracked, grounds: Grounds) -> PollPlan:
     if tracked.runs:
         trail.stop(StepCode.RUNNING, "is being pulled")
     elif tracked.batch_waiting() is not None:
-        trail.move(StepCode.ASKED, grounds.now, "was asked for; waits for room")
-        _limit(tracked, grounds, trail)
+        trail.move(StepCode.ASKED, grounds.now, "was asked for")
+        _asked(tracked, grounds, trail)
     elif not project.config.enabled or not grounds.pace.strategy.enabled:
         whose = "it is disabled" if not project.config.enabled else "the schedule of all pulls is off"
         trail.stop(StepCode.DISABLED, whose)
@@ -53,6 +55,18 @@ def plan_of(tracked: Tracked, grounds: Grounds) -> PollPlan:
     gap_s = next((step.s for step in reversed(steps) if step.code in _GAPS), project.config.interval_s)
     last_at = project.last_sync_at
     return PollPlan(trail.at, trail.reason, gap_s, last_at, policy=POLICY, steps=steps)
+
+
+def _asked(tracked: Tracked, grounds: Grounds, trail: Trail) -> None:
+    wait = wait_of(tracked, grounds)
+    if wait is None:
+        return
+    if wait.until is not None:
+        code = StepCode.WINDOW if wait.reason is WaitReason.PEAK else StepCode.WEATHER
+        trail.move(code, wait.until, wait.text)
+    else:
+        trail.note(StepCode.BUDGET, None, wait.text)
+        trail.reason = f"was asked for; {wait.text}"
 
 
 def _when(tracked: Tracked, grounds: Grounds, trail: Trail) -> None:
@@ -81,7 +95,11 @@ def _window(tracked: Tracked, grounds: Grounds, trail: Trail) -> None:
     at = trail.at or grounds.now
     hours = grounds.pace.hours(at)
     if _rank(tracked, grounds) not in by_window(grounds.pace.strategy, hours).ranks:
-        trail.move(StepCode.WINDOW, hours.until, "its class is not pulled in peak hours")
+        until = grounds.pace.peak_ends(at)
+        if until is None:
+            trail.stop(StepCode.WINDOW, "its class is not pulled in peak hours, which never end")
+        else:
+            trail.move(StepCode.WINDOW, until, "its class is not pulled in peak hours")
 
 
 def _limit(tracked: Tracked, grounds: Grounds, trail: Trail) -> None:
@@ -97,3 +115,44 @@ def _limit(tracked: Tracked, grounds: Grounds, trail: Trail) -> None:
 
 def _rank(tracked: Tracked, grounds: Grounds) -> int:
     return effective_rank(tracked.project, grounds.settings.demote_after)
+
+
+# What a task that was asked for waits for
+
+
+def wait_of(tracked: Tracked, grounds: Grounds) -> Wait | None:
+    """None: nothing waits, or it begins at once."""
+    if tracked.runs or not tracked.tasks:
+        return None
+    if tracked.batch_waiting() is None:
+        return Wait(WaitReason.WORKER, "waits for a worker that can do it")
+    by_class = class_wait(tracked.rank, grounds)
+    if by_class is not None:
+        return by_class
+    now, pace, sources = grounds.now, grounds.pace, grounds.sources
+    until = sources.closed_until(tracked.host, now)
+    if until is not None:
+        clock = pace.clock(until)
+        text = f"waits until {clock}: its source fails for all, or asked us to wait"
+        return Wait(WaitReason.SOURCE, text, until, clock)
+    limit = pace.allowance(now).limit
+    if grounds.running >= limit or not sources.has_room(tracked.host, now):
+        return Wait(WaitReason.ROOM, f"waits for room: {grounds.running} of {limit} run")
+    return None
+
+
+def class_wait(rank: int, grounds: Grounds) -> Wait | None:
+    """What keeps a whole class from running now."""
+    now, pace = grounds.now, grounds.pace
+    window = by_window(pace.strategy, pace.hours(now))
+    if rank not in window.ranks:
+        until = pace.peak_ends(now)
+        clock = "" if until is None else pace.clock(until)
+        then = f" until {clock}" if clock else ""
+        who = " and ".join(p.value for p in window.classes)
+        return Wait(WaitReason.PEAK, f"waits{then}: only {who} run in peak hours", until, clock)
+    if rank not in pace.allowance(now).ranks:
+        load = pace.load(now)
+        why = f": {load.reason}" if load is not None and load.reason else ""
+        return Wait(WaitReason.LOAD, f"waits while the source is under load{why}")
+    return None

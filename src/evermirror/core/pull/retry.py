@@ -26,7 +26,7 @@ the host. Nothing is ever deleted for a failure.
 | CONFLICT          | no     | the normal interval: what is in conflict waits for a person |
 | DISK_FULL         | no     | the normal interval                                         |
 
-Retry: after failure n ≤ max_retries in retry_delay · 2ⁿ⁻¹, afterwards at the normal interval; after
+Retry: after failure n ≤ max_retries in retry_delay · multiplierⁿ⁻¹, afterwards at the normal interval; after
 ``pause_after`` failures in a row it is paused until a person resets it. A public mirror that is looked at
 for ever never gets there.
 """
@@ -38,12 +38,14 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
+from evermirror.core.pull.settings import PullSettings
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.pull import RETRY_DELAY_MAX_S, Project, PullConfig
 from evermirror.model.repo import Priority
 
-_LOWEST = max(p.rank for p in Priority)
-_DOUBLINGS_MAX = 30  # past any bound; larger powers overflow
+BY_RANK = {p.rank: p for p in Priority}
+_LOWEST = max(BY_RANK)
+_STEPS_MAX = 30  # past any bound; larger powers overflow
 
 
 class Then(Enum):
@@ -112,15 +114,20 @@ def effective_rank(project: Project, demote_after: int) -> int:
     return min(rank + 1, _LOWEST) if project.failures >= demote_after else rank
 
 
-def retry_delay_s(config: PullConfig, failures: int, interval_s: float) -> float:
+def effective_priority(project: Project, demote_after: int) -> Priority:
+    """The same as a class."""
+    return BY_RANK[effective_rank(project, demote_after)]
+
+
+def retry_delay_s(config: PullConfig, failures: int, interval_s: float, multiplier: float) -> float:
     """Until the attempt after failure number ``failures`` (from 1)."""
     if failures > config.max_retries:
         return interval_s
-    doublings = min(max(failures, 1) - 1, _DOUBLINGS_MAX)
-    return min(config.retry_delay_s * 2.0**doublings, RETRY_DELAY_MAX_S)
+    steps = min(max(failures, 1) - 1, _STEPS_MAX)
+    return min(config.retry_delay_s * multiplier**steps, RETRY_DELAY_MAX_S)
 
 
-def longest_wait_s(config: PullConfig, stretch: float, slow_s: float) -> float:
+def longest_wait_s(config: PullConfig, settings: PullSettings) -> float:
     """No project waits longer than this: a later time was written under a clock that was wrong."""
-    retries_s = retry_delay_s(config, max(config.max_retries, 1), 0.0)
-    return max(config.interval_s * stretch, retries_s, slow_s)
+    retries_s = retry_delay_s(config, max(config.max_retries, 1), 0.0, settings.retry.backoff_multiplier)
+    return max(config.interval_s * settings.stretch, retries_s, settings.slow_s)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from evermirror.model.pull import MINUTE
+from evermirror.model.pull import MINUTE, RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class PullSettings:
     slow_s: float = 1440 * MINUTE  # between two looks at a public mirror whose source is gone
     step_s: float = MINUTE  # between two steps of the adaptive limit
     by_cron: bool = False  # projects become due at a cron's times only
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def __post_init__(self) -> None:
         if min(self.pause_after, self.demote_after) < 1:
@@ -25,3 +26,5 @@ class PullSettings:
             raise ValueError(f"stretch makes intervals longer, got {self.stretch}")
         if not (self.slow_s > 0 and self.step_s > 0):
             raise ValueError("slow_s and step_s take time")
+        if not self.retry.backoff_multiplier >= 1.0:
+            raise ValueError("a delay that shrinks is no backoff")

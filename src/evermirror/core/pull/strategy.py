@@ -13,14 +13,16 @@ figure, and while the source's load is high ``low`` is suspended in all of these
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evermirror.core.pull.window import Hours
+from evermirror.core.pull.window import Hours, hours_of
 from evermirror.model.pull import LoadLevel, Strategy
 from evermirror.model.repo import Priority
 
 ALL = tuple(sorted(Priority, key=lambda p: p.rank))
 URGENT = (Priority.CRITICAL, Priority.HIGH)
+HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,26 @@ def by_window(strategy: Strategy, hours: Hours) -> Allowance:
     if hours.at_night and strategy.night_max_concurrent is not None:
         return Allowance(strategy.night_max_concurrent, ALL, "night")
     return Allowance(strategy.off_peak_max_concurrent, ALL, "outside peak hours")
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedDelay:
+    """From a push at the source until it is pulled, at most; ``worst_s``: where peak hours come between."""
+
+    usual_s: float
+    worst_s: float
+
+
+def expected_delays(
+    strategy: Strategy, intervals_s: Mapping[Priority, float]
+) -> Mapping[Priority, ExpectedDelay]:
+    """By class, as long as there is room, for projects that are pulled every so many seconds. A class that
+    does not run in peak hours may have come due as they began: it then waits for all of them."""
+    held_s = HOUR_S * hours_of(strategy.peak_start, strategy.peak_end) if strategy.peak_avoidance else 0.0
+    return {
+        priority: ExpectedDelay(interval_s, interval_s + (0.0 if priority in URGENT else held_s))
+        for priority, interval_s in intervals_s.items()
+    }
 
 
 def under_load(allowed: Allowance, limit: int, level: LoadLevel, reason: str) -> Allowance:

@@ -42,6 +42,11 @@ def is_within(start: int, end: int, hour: int) -> bool:
     return hour >= start or hour < end
 
 
+def hours_of(start: int, end: int) -> int:
+    """How many hours of the day belong to the window."""
+    return sum(is_within(start, end, hour) for hour in range(24))
+
+
 class Windows:
     """A strategy's windows in a time zone. Without peak avoidance there are none."""
 
@@ -55,10 +60,11 @@ class Windows:
     def at(self, now: float) -> Hours:
         known = self._known
         if known is None or not known.since <= now < known.until:
-            known = self._known = self._look(now)
+            known = self._known = self.look(now)
         return known
 
-    def _look(self, now: float) -> Hours:
+    def look(self, now: float) -> Hours:
+        """``at``, and nothing is remembered."""
         if not self._strategy.peak_avoidance:
             return Hours(False, False, -inf, inf)
         held = self._held(now)

@@ -1,21 +1,21 @@
 """How far pull mirroring is: every project is in exactly one state, and the states are counted by class.
 
-The first line that holds decides:
+A project is a repo with a pull configuration or targets; other repos do not count here. The first line that
+holds decides:
 
-| state    | a project with a pull configuration          | a repo without one                               |
-|----------|----------------------------------------------|--------------------------------------------------|
-| syncing  | its task is running                          | the same                                         |
-| disabled | not enabled, and nothing says why: a person  | not enabled, or inactive                         |
-| failed   | paused by itself, or its last task failed    | failing, gone, auth, held                        |
-| pending  | a task of it waits, or none ended well yet,  | never verified, or longer ago than the bound for |
-|          | or it is overdue                             | freshness                                        |
-| synced   | the rest                                     | the rest                                         |
+| state    | a project                                                                   |
+|----------|-----------------------------------------------------------------------------|
+| syncing  | its task is running                                                         |
+| disabled | not enabled, and nothing says why: a person                                 |
+| failed   | paused by itself, or its last task failed                                   |
+| pending  | a task of it waits, or none ended well yet, or it is overdue                |
+| synced   | the rest                                                                    |
 
 *Overdue*: a whole interval has passed since it was due, ``now > next_sync_at + interval``. A project that
 waits for a slot, or for the peak to end, counts as synced until then, and as pending from then on.
 
-*Delay*: ``now - last_sync_at``, of a repo without a configuration ``now - verified_at``, and never below 0;
-the average is over all that were ever synced, without the disabled ones, whose delay says nothing.
+*Delay*: ``now - last_sync_at``, and never below 0; the average is over all that were ever synced, without the
+disabled ones, whose delay says nothing.
 
 The store counts the same in SQL; this is the plain version that it is compared with.
 """
@@ -28,7 +28,7 @@ from enum import Enum
 
 from evermirror.model.figures import ClassProgress
 from evermirror.model.pull import Project
-from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
+from evermirror.model.repo import Priority, RepoKey
 from evermirror.model.task import TaskStatus
 
 
@@ -40,9 +40,6 @@ class SyncState(Enum):
     PENDING = "pending"
     FAILED = "failed"
     DISABLED = "disabled"
-
-
-FAILED_STATUSES = frozenset({RepoStatus.FAILING, RepoStatus.GONE, RepoStatus.AUTH, RepoStatus.HELD})
 
 
 def overdue_at(project: Project) -> float:
@@ -59,26 +56,16 @@ def state_of(project: Project, now: float, syncing: Collection[RepoKey] = ()) ->
         return SyncState.SYNCING
     if not project.config.enabled and not project.paused:
         return SyncState.DISABLED
-    if project.paused or project.last_status is TaskStatus.FAILED:
+    if is_failed(project):
         return SyncState.FAILED
     if project.task is not None or project.last_status is None or overdue(project, now):
         return SyncState.PENDING
     return SyncState.SYNCED
 
 
-def state_of_repo(
-    repo: RepoRecord, now: float, fresh_bound_s: float, syncing: Collection[RepoKey] = ()
-) -> SyncState:
-    """Of a repo without a pull configuration."""
-    if repo.key in syncing:
-        return SyncState.SYNCING
-    if not repo.enabled or repo.status is RepoStatus.INACTIVE:
-        return SyncState.DISABLED
-    if repo.status in FAILED_STATUSES:
-        return SyncState.FAILED
-    if repo.verified_at is None or now > repo.verified_at + fresh_bound_s:
-        return SyncState.PENDING
-    return SyncState.SYNCED
+def is_failed(project: Project) -> bool:
+    """Paused by itself, or its last task failed; syncing and disabled ones go before."""
+    return bool(project.paused) or (project.config.enabled and project.last_status is TaskStatus.FAILED)
 
 
 @dataclass(slots=True)
@@ -107,22 +94,13 @@ class _Tally:
 
 
 def progress_of(
-    projects: Iterable[Project],
-    now: float,
-    *,
-    repos: Iterable[RepoRecord] = (),
-    fresh_bound_s: float = 0.0,
-    syncing: Collection[RepoKey] = (),
+    projects: Iterable[Project], now: float, *, syncing: Collection[RepoKey] = ()
 ) -> Mapping[Priority, ClassProgress]:
-    """Each class, also those without a project. ``repos`` are those without a pull configuration, which are
-    fresh while they were verified at most ``fresh_bound_s`` ago."""
+    """Each class, also those without a project."""
     tallies = {priority: _Tally() for priority in Priority}
     for project in projects:
         tally = tallies[project.config.priority]
         tally.add(state_of(project, now, syncing), project.last_sync_at, now)
-    for repo in repos:
-        tally = tallies[repo.spec.priority]
-        tally.add(state_of_repo(repo, now, fresh_bound_s, syncing), repo.verified_at, now)
     return {priority: tally.counted() for priority, tally in tallies.items()}
 
 

@@ -7,22 +7,28 @@ failure is an error whatever its status: where one of two targets failed, the ta
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from evermirror.model.failure import FailureKind
-from evermirror.model.figures import KindCount, Period
+from evermirror.model.figures import PROJECTS_NAMED, KindCount, Period
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskRecord, TaskStatus
 
 
 def count_errors(tasks: Iterable[TaskRecord], begin: float, end: float) -> Mapping[FailureKind, KindCount]:
-    """Only kinds that occurred; most frequent first, then by name."""
-    repos: dict[FailureKind, list[RepoKey]] = {}
+    """Of the tasks of projects. Only kinds that occurred; most frequent first, then by name."""
+    repos: dict[FailureKind, Counter[RepoKey]] = {}
     for task in _ended(tasks, begin, end):
         if task.failure is not None:
-            repos.setdefault(task.failure.kind, []).append(task.repo)
-    frequent = sorted(repos.items(), key=lambda item: (-len(item[1]), item[0].value))
-    return {kind: KindCount(len(keys), len(set(keys))) for kind, keys in frequent}
+            repos.setdefault(task.failure.kind, Counter())[task.repo] += 1
+    frequent = sorted(repos.items(), key=lambda item: (-item[1].total(), item[0].value))
+    return {kind: _kind_count(keys) for kind, keys in frequent}
+
+
+def _kind_count(errors: Counter[RepoKey]) -> KindCount:
+    named = sorted(errors, key=lambda key: (-errors[key], key))[:PROJECTS_NAMED]
+    return KindCount(errors.total(), len(errors), tuple(named))
 
 
 def period_of(tasks: Sequence[TaskRecord], begin: float, end: float) -> Period:

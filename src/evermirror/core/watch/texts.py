@@ -58,10 +58,19 @@ WORDINGS: Mapping[str, Wording] = {
     "error-kind": Wording(
         "Same error again and again",
         "同类错误频发",
-        ("最近 {minutes} 分钟内 {error} 出现 {count} 次，涉及 {projects} 个项目",),
+        (
+            "最近 {minutes} 分钟内 {error} 出现 {count} 次，涉及 {projects} 个项目：{affected}",
+            "最近 {minutes} 分钟内 {error} 出现 {count} 次，涉及 {projects} 个项目",
+        ),
     ),
     "failure-rate": Wording(
-        "Many projects failed", "失败率过高", ("{total} 个项目中有 {failed} 个失败：{percent}",)
+        "Many projects failed",
+        "失败率过高",
+        (
+            "{total} 个项目中有 {failed} 个失败：{percent}；涉及：{affected}；"
+            "最近 {minutes} 分钟的错误：{errors}",
+            "{total} 个项目中有 {failed} 个失败：{percent}",
+        ),
     ),
     # The fleet
     "brake": Wording(

@@ -42,10 +42,10 @@ class HistoryStore(StorePart):
         return await whole(pull_history.periods(self._db, begin, end))
 
     async def pull_progress(
-        self, now: float, fresh_bound_s: float, syncing: Collection[RepoKey]
+        self, now: float, syncing: Collection[RepoKey]
     ) -> Mapping[Priority, ClassProgress]:
-        """Every class. Repos without a pull configuration count too, by ``fresh_bound_s``."""
-        return await whole(pull_progress.progress(self._db, now, fresh_bound_s, syncing))
+        """Every class, also those without a project."""
+        return await whole(pull_progress.progress(self._db, now, syncing))
 
     async def note_progress(
         self,

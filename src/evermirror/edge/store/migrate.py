@@ -1,4 +1,9 @@
-"""Brings a database to this program's tables: in one transaction, and once, however many processes start."""
+"""Brings a database to this program's tables: in one transaction, and once, however many processes start.
+
+Beside the tables are views for people and other programs: what pull mirroring is configured to do and what it
+did, in the columns that the API has. They are not read here. They go before the steps and are made anew after
+them, so that a step may change any table.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +79,44 @@ def _upgrade(connection: sa.Connection) -> tuple[Migration, ...]:
         config = Config()
         config.set_main_option("script_location", _escaped(_HERE))
         config.attributes["connection"] = connection
+        _drop_views(connection)
         command.upgrade(config, "head")
+        _make_views(connection)
     return steps
+
+
+def _drop_views(connection: sa.Connection) -> None:
+    for name in _VIEWS:
+        connection.execute(sa.text(f"DROP VIEW IF EXISTS {name}"))
+
+
+def _make_views(connection: sa.Connection) -> None:
+    on_sqlite = connection.dialect.name == "sqlite"
+    urls = "group_concat(url, ' ')" if on_sqlite else "string_agg(url, ' ' ORDER BY place)"
+    for name, query in _VIEWS.items():
+        connection.execute(sa.text(f"CREATE VIEW {name} AS {query.replace(_URLS, urls)}"))
+
+
+_URLS = "all_urls"
+# Times are UTC seconds since 1970, intervals minutes.
+_VIEWS = {
+    "pull_sync_config": """
+        SELECT p.repo AS sync_project_id, coalesce(r.alias, r.key) AS project_key, r.priority,
+            p.interval_s / 60 AS sync_interval, p.enabled, p.max_retries, p.retry_delay_s / 60 AS retry_delay,
+            p.last_sync_at, p.next_sync_at, p.failures AS consecutive_failures,
+            (SELECT all_urls FROM pull_targets t WHERE t.repo = p.repo) AS targets,
+            p.created_at, p.updated_at
+        FROM pull_projects p JOIN repos r ON r.id = p.repo WHERE r.removed_at IS NULL
+    """,
+    "pull_sync_task": """
+        SELECT t.id AS task_id, r.id AS sync_project_id, t.status AS task_status,
+            t."trigger" AS trigger_type, t."user" AS trigger_user, t.scheduled_at, t.started_at,
+            t.completed_at, t.source_commit AS source_commit_sha, t.target_commit AS target_commit_sha,
+            t.has_changes, t.changes_count, t.failure AS error_message, t.retry_count, t.created_at,
+            t.updated_at
+        FROM tasks t JOIN repos r ON r.key = t.repo WHERE r.pulled
+    """,
+}
 
 
 _HERE = Path(__file__).parent / "migrations"

@@ -16,15 +16,22 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.core.pull.events import OpenTask
-from evermirror.edge.store import audit, pull_rows, pull_writes, rows
+from evermirror.edge.store import pull_rows, pull_writes, rows
 from evermirror.edge.store.database import Along, Database
-from evermirror.edge.store.tables import IN_CATALOG, pull_projects, pull_targets, repos, tasks
+from evermirror.edge.store.tables import (
+    IN_CATALOG,
+    pull_projects,
+    pull_sync_schedule,
+    pull_targets,
+    repos,
+    tasks,
+)
 from evermirror.edge.store.tasks import ID_MAX, INSERT, OPEN, pending_row
 from evermirror.model.pull import Project, Strategy, Target
 from evermirror.model.repo import Priority, RepoKey
 from evermirror.model.task import TaskRecord
 
-STRATEGY = "pull.strategy"  # its key among the settings
+THE_ONE = 1  # the id of the only strategy
 LIST_MAX = 1000  # rows of one page
 CHUNK = 5000  # projects read at a time when all are
 AT_ONCE = 500  # projects written or named in one statement; SQLite's oldest limit is 999 parameters
@@ -39,6 +46,7 @@ _PROJECT = (
     *(column for column in pull_projects.c if column.name != "task"),
     tasks.c.id.label("task"),
     *(repos.c[name] for name in ("key", "alias", "host", "credential")),
+    repos.c.priority.label("repo_priority"),
 )
 _NAME = sa.func.coalesce(repos.c.alias, repos.c.key)
 
@@ -192,7 +200,7 @@ async def _put_chunk(db: Database, c: AsyncConnection, projects: Sequence[Projec
     insert = db.insert(pull_projects)
     values = []
     for project in there:
-        repo, version = known[project.key]
+        repo, version, _ = known[project.key]
         moved = max(now, project.updated_at + TICK_S, (version or 0.0) + TICK_S)
         values.append(
             {"repo": repo, "created_at": now, "updated_at": moved}
@@ -204,16 +212,22 @@ async def _put_chunk(db: Database, c: AsyncConnection, projects: Sequence[Projec
     ids = [known[p.key][0] for p in there]
     await _put_targets(c, {known[p.key][0]: p.targets for p in there})
     await c.execute(repos.update().where(repos.c.id.in_(ids), sa.not_(repos.c.pulled)).values(pulled=True))
+    for priority in Priority:
+        others = [known[p.key][0] for p in there if p.config.priority is priority is not known[p.key][2]]
+        if others:
+            await c.execute(repos.update().where(repos.c.id.in_(others)).values(priority=priority.value))
 
 
 async def _numbers(
     db: Database, c: AsyncConnection, keys: Sequence[str]
-) -> dict[RepoKey, tuple[int, float | None]]:
-    """Of the repos in the catalog: their numbers, and the versions of their projects, where there are any."""
+) -> dict[RepoKey, tuple[int, float | None, Priority]]:
+    """Of the repos in the catalog: their numbers, the versions of their projects, where there are any, and
+    their priorities."""
     joined = repos.outerjoin(pull_projects, pull_projects.c.repo == repos.c.id)
-    query = sa.select(repos.c.key, repos.c.id, pull_projects.c.updated_at).select_from(joined)
+    columns = (repos.c.key, repos.c.id, pull_projects.c.updated_at, repos.c.priority)
+    query = sa.select(*columns).select_from(joined)
     found = await c.execute(query.where(IN_CATALOG, db.among_many(repos.c.key, keys)))
-    return {RepoKey(key): (number, version) for key, number, version in found}
+    return {RepoKey(key): (number, version, Priority(of)) for key, number, version, of in found}
 
 
 async def _put_targets(c: AsyncConnection, wanted: dict[int, tuple[Target, ...]]) -> None:
@@ -267,7 +281,7 @@ async def open_tasks(db: Database, opens: Sequence[OpenTask], now: float) -> tup
             known = await _numbers(db, c, keys)
             ready = [
                 wanted[key]
-                for key, (_, version) in known.items()
+                for key, (_, version, _) in known.items()
                 if version is not None and version <= wanted[key].project.updated_at
             ]
             if ready:
@@ -292,13 +306,20 @@ async def _open_chunk(c: AsyncConnection, opens: Sequence[OpenTask], now: float)
 
 
 async def get_strategy(db: Database) -> Strategy | None:
-    known = await audit.get_setting(db, STRATEGY)
-    return pull_rows.strategy_out(known) if isinstance(known, dict) else None
+    async with db.read() as c:
+        row = (await c.execute(sa.select(pull_sync_schedule).where(_THE_ONE))).one_or_none()
+    return None if row is None else pull_rows.strategy_out(row)
 
 
 async def put_strategy(db: Database, strategy: Strategy, now: float) -> Strategy:
     """As it is kept: ``updated_at`` is now, ``created_at`` the time of the first one."""
     first = await get_strategy(db)
     kept = replace(strategy, created_at=now if first is None else first.created_at, updated_at=now)
-    await audit.put_setting(db, STRATEGY, pull_rows.strategy_in(kept))
+    row = pull_rows.strategy_in(kept)
+    insert = db.insert(pull_sync_schedule).values(id=THE_ONE, **row)
+    async with db.write() as c:
+        await c.execute(insert.on_conflict_do_update(index_elements=["id"], set_=row))
     return kept
+
+
+_THE_ONE = pull_sync_schedule.c.id == THE_ONE

@@ -7,6 +7,7 @@ the same in plain Python.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +18,7 @@ from evermirror.edge.store.pull import bounds
 from evermirror.edge.store.tables import IN_CATALOG, repos, tasks
 from evermirror.edge.store.tasks import ID_MAX, LIST_MAX
 from evermirror.model.failure import FailureKind
-from evermirror.model.figures import ErrorFilter, KindCount, Period
+from evermirror.model.figures import PROJECTS_NAMED, ErrorFilter, KindCount, Period
 from evermirror.model.repo import Priority, RepoKey
 from evermirror.model.task import TaskId, TaskRecord, TaskStatus
 
@@ -90,20 +91,35 @@ async def _page(
 
 
 async def error_statistics(db: Database, begin: float, end: float) -> Mapping[FailureKind, KindCount]:
-    """Only kinds that occurred; most frequent first, then by name."""
+    """Of the tasks of projects. Only kinds that occurred; most frequent first, then by name."""
     by_repo = (
-        sa.select(tasks.c.failure_kind, sa.func.count().label("errors"))
+        sa.select(tasks.c.failure_kind, tasks.c.repo, sa.func.count().label("errors"))
         .where(_AN_ERROR, tasks.c.completed_at >= begin, tasks.c.completed_at < end)
         .group_by(tasks.c.failure_kind, tasks.c.repo)
         .subquery()
     )
-    query = sa.select(by_repo.c.failure_kind, sa.func.sum(by_repo.c.errors), sa.func.count()).group_by(
-        by_repo.c.failure_kind
+    kind, errors = by_repo.c.failure_kind, by_repo.c.errors
+    most_first = (errors.desc(), by_repo.c.repo)
+    ranked = (
+        sa.select(
+            kind,
+            by_repo.c.repo,
+            sa.func.sum(errors).over(partition_by=kind).label("total"),
+            sa.func.count().over(partition_by=kind).label("affected"),
+            sa.func.row_number().over(partition_by=kind, order_by=most_first).label("place"),
+        )
+        .select_from(by_repo.join(repos, repos.c.key == by_repo.c.repo))
+        .where(repos.c.pulled)
+        .subquery()
     )
+    order = (ranked.c.total.desc(), ranked.c.failure_kind, ranked.c.place)
+    query = sa.select(ranked).where(ranked.c.place <= PROJECTS_NAMED).order_by(*order)
     async with db.read() as c:
-        found = [(kind, int(errors), repos) for kind, errors, repos in await c.execute(query)]
-    found.sort(key=lambda row: (-row[1], row[0]))
-    return {FailureKind(kind): KindCount(errors, repos) for kind, errors, repos in found}
+        found = groupby(await c.execute(query), lambda row: (row.failure_kind, row.total, row.affected))
+        return {
+            FailureKind(of): KindCount(int(total), affected, tuple(RepoKey(row.repo) for row in group))
+            for (of, total, affected), group in found
+        }
 
 
 async def periods(db: Database, begin: float, end: float) -> Mapping[Priority, Period]:

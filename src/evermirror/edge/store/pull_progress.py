@@ -1,8 +1,7 @@
-"""How far pull mirroring is: all projects counted in one walk over two indexes.
+"""How far pull mirroring is: all projects counted in one walk over an index.
 
 core/watch/progress.py says what each project counts as. What does not depend on the time is written with the
-project (``standing``); here it is only looked whether it is overdue meanwhile. Repos without a pull
-configuration are counted by their status and the time they were verified.
+project (``standing``); here it is only looked whether it is overdue meanwhile.
 """
 
 from __future__ import annotations
@@ -15,31 +14,26 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from evermirror.core.watch.progress import FAILED_STATUSES, SyncState
+from evermirror.core.watch.progress import SyncState
 from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import IN_CATALOG, pull_projects, repos
 from evermirror.model.figures import ClassProgress
-from evermirror.model.repo import Priority, RepoStatus
+from evermirror.model.repo import Priority
 
 KEYS_IN_QUERY = 500
 
 _LEFT = sa.select(repos.c.id).where(repos.c.removed_at.is_not(None), repos.c.pulled)
 _NOW: sa.BindParameter[float] = sa.bindparam("p_now", type_=sa.Double())
-_BOUND: sa.BindParameter[float] = sa.bindparam("p_bound", type_=sa.Double())
 
 
-async def progress(
-    db: Database, now: float, fresh_bound_s: float, syncing: Collection[str]
-) -> Mapping[Priority, ClassProgress]:
+async def progress(db: Database, now: float, syncing: Collection[str]) -> Mapping[Priority, ClassProgress]:
     """Each class, also those without a project. ``syncing``: those whose task runs, a bounded number."""
-    times = {"p_now": now, "p_bound": fresh_bound_s}
+    times = {"p_now": now}
     tallies = {priority.value: _Tally() for priority in Priority}
     async with db.read() as c:
         for row in await c.execute(_COUNT_PROJECTS, times):
             tallies[row.priority].add(SyncState(row.standing), row)
-        for row in await c.execute(_COUNT_REPOS, times):
-            tallies[row.priority].add(_STATE_OF[row.status], row)
         await _move_to_syncing(db, c, times, syncing, tallies)
     return {Priority(name): tally.told() for name, tally in tallies.items()}
 
@@ -89,14 +83,6 @@ class _Tally:
         )
 
 
-# Of a repo without a pull configuration.
-_STATE_OF = (
-    {status.value: SyncState.SYNCED for status in RepoStatus}
-    | {status.value: SyncState.FAILED for status in FAILED_STATUSES}
-    | {RepoStatus.INACTIVE.value: SyncState.DISABLED}
-)
-
-
 async def _move_to_syncing(
     db: Database,
     c: AsyncConnection,
@@ -109,9 +95,6 @@ async def _move_to_syncing(
         these = (IN_CATALOG, db.among_many(repos.c.key, chunk))
         for row in await c.execute(_EACH_PROJECT.where(*these), times):
             tallies[row.priority].move_to_syncing(SyncState(row.standing), row)
-        for row in await c.execute(_EACH_REPO.where(*these), times):
-            if not row.pulled:  # asked for in SQL, it would lead SQLite to another index than that on keys
-                tallies[row.priority].move_to_syncing(_STATE_OF[row.status], row)
 
 
 def _late(of: sa.ColumnElement[bool]) -> sa.Case[Any]:
@@ -124,8 +107,6 @@ def _delay(at: sa.Column[Any]) -> sa.Case[Any]:
 
 
 _OVERDUE = _late(pull_projects.c.overdue_at < _NOW)
-_NOT_FRESH = _late(sa.or_(repos.c.verified_at.is_(None), repos.c.verified_at + _BOUND < _NOW))
-_WITHOUT = (IN_CATALOG, repos.c.pulled == sa.false())
 
 
 def _counted(late: sa.ColumnElement[Any], at: sa.Column[Any]) -> tuple[sa.ColumnElement[Any], ...]:
@@ -152,14 +133,6 @@ _COUNT_PROJECTS = (
     .where(pull_projects.c.repo.not_in(_LEFT))
     .group_by(pull_projects.c.priority, pull_projects.c.standing)
 )
-_COUNT_REPOS = (
-    sa.select(repos.c.priority, repos.c.status, *_counted(_NOT_FRESH, repos.c.verified_at))
-    .where(*_WITHOUT)
-    .group_by(repos.c.priority, repos.c.status)
-)
 _EACH_PROJECT = sa.select(
     pull_projects.c.priority, pull_projects.c.standing, *_single(_OVERDUE, pull_projects.c.last_sync_at)
 ).select_from(pull_projects.join(repos, repos.c.id == pull_projects.c.repo))
-_EACH_REPO = sa.select(
-    repos.c.pulled, repos.c.priority, repos.c.status, *_single(_NOT_FRESH, repos.c.verified_at)
-)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from evermirror.core.watch.progress import overdue_at, state_of
@@ -44,6 +43,7 @@ def project_config_in(project: Project) -> dict[str, Any]:
     config = project.config
     return {
         "priority": config.priority.value,
+        "priority_before": None if project.priority_before is None else project.priority_before.value,
         "interval_s": config.interval_s,
         "max_retries": config.max_retries,
         "retry_delay_s": config.retry_delay_s,
@@ -53,13 +53,14 @@ def project_config_in(project: Project) -> dict[str, Any]:
 
 
 def project_out(row: rows.Row, targets: Sequence[Target]) -> Project:
-    """``row``: of pull_projects, with key, alias, host and credential of its repo."""
+    """``row``: of pull_projects, with key, alias, host, credential and priority of its repo, which is the
+    project's too."""
     return Project(
         key=RepoKey(row.key),
         name=row.key if row.alias is None else row.alias,
         host=Host(row.host),
         config=PullConfig(
-            priority=_PRIORITIES[row.priority],
+            priority=_PRIORITIES[row.repo_priority],
             interval_s=row.interval_s,
             enabled=row.enabled,
             max_retries=row.max_retries,
@@ -79,6 +80,7 @@ def project_out(row: rows.Row, targets: Sequence[Target]) -> Project:
         created_at=row.created_at,
         updated_at=row.updated_at,
         source_credential=row.credential,
+        priority_before=None if row.priority_before is None else _PRIORITIES[row.priority_before],
     )
 
 
@@ -125,14 +127,31 @@ def target_out(row: rows.Row) -> Target:
     )
 
 
-def strategy_in(strategy: Strategy) -> dict[str, object]:
-    return dataclasses.asdict(strategy)
+def strategy_in(strategy: Strategy) -> dict[str, Any]:
+    """By column, without its id."""
+    return {column: getattr(strategy, name) for column, name in _STRATEGY.items()}
 
 
-def strategy_out(known: Mapping[str, Any]) -> Strategy:
-    """What another version knows besides is passed over; what it did not know is as by default."""
-    fields = {field.name for field in dataclasses.fields(Strategy)}
-    return Strategy(**{name: value for name, value in known.items() if name in fields})
+def strategy_out(row: rows.Row) -> Strategy:
+    return Strategy(**{name: getattr(row, column) for column, name in _STRATEGY.items()})
+
+
+_STRATEGY = {
+    "strategy_name": "name",
+    "max_concurrent_pulls": "max_concurrent",
+    "enable_peak_avoidance": "peak_avoidance",
+    "peak_hours_start": "peak_start",
+    "peak_hours_end": "peak_end",
+    "peak_max_concurrent": "peak_max_concurrent",
+    "off_peak_max_concurrent": "off_peak_max_concurrent",
+    "night_hours_start": "night_start",
+    "night_hours_end": "night_end",
+    "night_max_concurrent": "night_max_concurrent",
+    "enable_adaptive": "adaptive",
+    "enabled": "enabled",
+    "created_at": "created_at",
+    "updated_at": "updated_at",
+}
 
 
 def _failure_in(failure: Failure | None, at: float | None, failures: int) -> str | None:

@@ -292,11 +292,33 @@ pull_projects = sa.Table(
     # What it counts as (core/watch/progress.py) until the time when it is overdue.
     sa.Column("standing", _text(), nullable=False),
     sa.Column("overdue_at", sa.Double(), nullable=False),
+    sa.Column("priority_before", _text()),  # of its repo, while a person set another
     sa.Index("ix_pull_projects_progress", "priority", "standing", "overdue_at", "last_sync_at"),
 )
 
 _FAILS = pull_projects.c.failures > 0
 sa.Index("ix_pull_projects_failures", pull_projects.c.failures, sqlite_where=_FAILS, postgresql_where=_FAILS)
+
+# The one strategy: at most one row.
+pull_sync_schedule = sa.Table(
+    "pull_sync_schedule",
+    metadata,
+    sa.Column("id", sa.Integer(), primary_key=True, autoincrement=False),
+    sa.Column("strategy_name", _text(), nullable=False),
+    sa.Column("max_concurrent_pulls", sa.Integer(), nullable=False),
+    sa.Column("enable_peak_avoidance", sa.Boolean(), nullable=False),
+    sa.Column("peak_hours_start", sa.Integer(), nullable=False),
+    sa.Column("peak_hours_end", sa.Integer(), nullable=False),
+    sa.Column("peak_max_concurrent", sa.Integer(), nullable=False),
+    sa.Column("off_peak_max_concurrent", sa.Integer(), nullable=False),
+    sa.Column("night_hours_start", sa.Integer()),
+    sa.Column("night_hours_end", sa.Integer()),
+    sa.Column("night_max_concurrent", sa.Integer()),
+    sa.Column("enable_adaptive", sa.Boolean(), nullable=False),
+    sa.Column("enabled", sa.Boolean(), nullable=False),
+    sa.Column("created_at", sa.Double(), nullable=False),
+    sa.Column("updated_at", sa.Double(), nullable=False),
+)
 
 pull_targets = sa.Table(
     "pull_targets",

@@ -14,6 +14,7 @@ from evermirror.core.events.of_turns import (
     RepoBefore,
     TaskEnd,
     excused,
+    pull_ended,
     recovered,
     status_changed,
     task_ended,
@@ -22,6 +23,7 @@ from evermirror.core.events.of_turns import (
 )
 from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
+from evermirror.edge.store.outcomes import Outcome
 from evermirror.edge.store.tables import IN_CATALOG, repos, tasks
 from evermirror.edge.store.tasks import AT_ONCE, OPEN
 from evermirror.edge.store.writes import (
@@ -57,6 +59,11 @@ AHEAD_S = 3600.0
 UNTOLD_S = 300.0
 
 _ASKED_FOR = [trigger.value for trigger in Trigger if was_asked_for(trigger)]
+_OF_NOTE = (
+    sa.select(tasks.c.id, tasks.c.repo, tasks.c.trigger, tasks.c.retry_count, repos.c.pulled)
+    .select_from(tasks.outerjoin(repos, repos.c.key == tasks.c.repo))
+    .where(OPEN, sa.or_(tasks.c.trigger.in_(_ASKED_FOR), repos.c.pulled))
+)
 
 
 async def before(c: AsyncConnection, db: Database, group: list[RowWrite], now: float) -> list[NewEvent]:
@@ -197,31 +204,33 @@ async def _excused(c: AsyncConnection, db: Database, group: list[RepoExcused], n
 
 
 async def _ended(c: AsyncConnection, group: list[TaskEnded]) -> list[NewEvent]:
-    """Of tasks that somebody asked for, and that are open: one ends once."""
+    """Of tasks that somebody asked for or that are a project's, and that are open: one ends once."""
     ends = {w.id: w.outcome for w in reversed(group)}  # the first of several counts
     ids = list(ends)
-    query = sa.select(tasks.c.id, tasks.c.repo, tasks.c.trigger).where(OPEN, tasks.c.trigger.in_(_ASKED_FOR))
-    told: list[NewEvent] = []
+    told: list[NewEvent | None] = []
     for begin in range(0, len(ids), AT_ONCE):
-        for row in await c.execute(query.where(tasks.c.id.in_(ids[begin : begin + AT_ONCE]))):
-            end = ends[row.id]
-            told.append(
-                task_ended(
-                    TaskEnd(
-                        id=TaskId(row.id),
-                        repo=RepoKey(row.repo),
-                        trigger=Trigger(row.trigger),
-                        status=end.status,
-                        started_at=end.started_at,
-                        ended_at=end.ended_at,
-                        has_changes=end.has_changes,
-                        commits=end.changes_count,
-                        source_commit=end.source_commit,
-                        failure=end.failure,
-                    )
-                )
-            )
-    return told
+        for row in await c.execute(_OF_NOTE.where(tasks.c.id.in_(ids[begin : begin + AT_ONCE]))):
+            end = _task_end(row, ends[row.id])
+            told.append(task_ended(end) if was_asked_for(end.trigger) else None)
+            told.append(pull_ended(end) if row.pulled else None)
+    return _some(told)
+
+
+def _task_end(row: rows.Row, end: Outcome) -> TaskEnd:
+    return TaskEnd(
+        id=TaskId(row.id),
+        repo=RepoKey(row.repo),
+        trigger=Trigger(row.trigger),
+        status=end.status,
+        started_at=end.started_at,
+        ended_at=end.ended_at,
+        has_changes=end.has_changes,
+        commits=end.changes_count,
+        source_commit=end.source_commit,
+        failure=end.failure,
+        target_commit=end.target_commit,
+        retry_count=row.retry_count,
+    )
 
 
 def _before(row: rows.Row) -> RepoBefore:

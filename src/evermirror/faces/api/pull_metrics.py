@@ -75,11 +75,8 @@ class PullCollector(Collector):
             ),
             ("pull_retry_count", "Tasks since the start that tried again", totals.retries),
             ("pull_concurrent_connections", "Syncs that may speak to a source now", totals.running),
-            (
-                "pull_bandwidth_bytes",
-                "Bytes received from sources and sent to targets since the start",
-                totals.received_bytes + totals.sent_bytes,
-            ),
+            ("pull_bandwidth_bytes", "Bytes received from sources since the start", totals.received_bytes),
+            ("pull_target_bytes", "Bytes sent to targets since the start", totals.sent_bytes),
             ("pull_concurrent_limit", "Pulls that may run now", totals.limit),
         ):
             yield GaugeMetricFamily(name, text, value=value)

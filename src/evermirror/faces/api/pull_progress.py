@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from evermirror.faces.api.context import ApiDep, problems, pull_of
 from evermirror.faces.api.problems import Kind
 from evermirror.faces.api.pull_inputs import HOURS_MAX, FromQuery, ToQuery, refused, span_of
-from evermirror.faces.api.pull_views import Minutes, minutes
+from evermirror.faces.api.pull_views import Minutes, WaitingOut, minutes, waiting_out
 from evermirror.faces.api.text import iso
 from evermirror.model.figures import ClassProgress, Period, ProgressNote
 from evermirror.model.repo import Priority
@@ -48,6 +48,9 @@ class OverviewOut(BaseModel):
     average_delay_minutes: Minutes = Field(description="Since the last sync; 0 where nothing was ever synced")
     disabled: int
     now: str
+    waiting: list[WaitingOut] = Field(
+        description="Due or asked for, and held back, as their class does not run now"
+    )
     period: PeriodOut | None = Field(description="What happened in the time asked about")
 
 
@@ -110,8 +113,8 @@ async def get_by_priority(api: ApiDep, begin: FromQuery = None, end: ToQuery = N
 
 @router.get("/api/pull/progress/course", summary="How progress went", responses=_REFUSALS)
 async def get_course(api: ApiDep, begin: FromQuery = None, end: ToQuery = None) -> CourseOut:
-    """As noted every five minutes (`pull.statistics_cron`), oldest first; without `from` of the last day
-    before `to`. Of more than 2,000 notes only some are shown, evenly."""
+    """As noted every five minutes (`scheduled_jobs.progress_statistics`), oldest first; without `from` of the
+    last day before `to`. Of more than 2,000 notes only some are shown, evenly."""
     since, until = span_of(begin, end)
     until = until if until is not None else time.time()
     since = since if since is not None else max(0.0, until - _COURSE_S)
@@ -143,6 +146,7 @@ def _overview_out(progress: Progress) -> OverviewOut:
         average_delay_minutes=_delay(overall),
         disabled=overall.disabled,
         now=iso(progress.now),
+        waiting=waiting_out(progress.waiting),
         period=_period_out(progress.period),
     )
 

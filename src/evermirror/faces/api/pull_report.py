@@ -83,7 +83,7 @@ class FailingOut(BaseModel):
 class PressureOut(BaseModel):
     """What the sources bore. Shares are of the notes that were taken; null where there are none."""
 
-    notes: int = Field(description="`pull.statistics_cron` says how often one is taken")
+    notes: int = Field(description="`scheduled_jobs.progress_statistics` says how often one is taken")
     looks: int
     looks_per_hour: float
     looks_per_hour_max: float = Field(description="Of one step of the course")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from fastapi import APIRouter
@@ -10,9 +11,11 @@ from pydantic import BaseModel, Field
 from evermirror.faces.api.context import WRITE_PROBLEMS, ApiDep, CallerDep, problems, pull_of
 from evermirror.faces.api.problems import Kind
 from evermirror.faces.api.pull_inputs import STRATEGY_FIELDS, StrategyIn
+from evermirror.faces.api.pull_views import Minutes, minutes
 from evermirror.faces.api.text import iso_or_none, printable
 from evermirror.model.access import Role
-from evermirror.nodes.pull_service import StrategyView
+from evermirror.model.repo import Priority
+from evermirror.nodes.pull_service import ExpectedDelay, StrategyView
 
 router = APIRouter(tags=["pull"])
 
@@ -22,6 +25,22 @@ class LoadOut(BaseModel):
 
     level: Literal["high", "normal", "low"]
     reason: str
+
+
+class ExpectedDelayOut(BaseModel):
+    """From a push at the source until it is pulled, at most, in minutes."""
+
+    usual_minutes: Minutes = Field(description="The longest interval of its projects, or the default")
+    worst_minutes: Minutes = Field(description="Where peak hours come between")
+
+
+class ExpectedDelaysOut(BaseModel):
+    """By class, as long as there is room."""
+
+    critical: ExpectedDelayOut
+    high: ExpectedDelayOut
+    normal: ExpectedDelayOut
+    low: ExpectedDelayOut
 
 
 class StrategyOut(BaseModel):
@@ -44,6 +63,7 @@ class StrategyOut(BaseModel):
     current_limit: int = Field(description="Pulls that may run now")
     running: int = Field(description="Pulls that run now")
     load: LoadOut | None = Field(description="Of the source; null while not known")
+    expected_delay: ExpectedDelaysOut | None = Field(description="Null while the schedule is off")
     created_at: str | None
     updated_at: str | None
 
@@ -77,6 +97,17 @@ def _strategy_out(view: StrategyView) -> StrategyOut:
         current_limit=view.limit,
         running=view.running,
         load=LoadOut(level=load.level.value, reason=printable(load.reason)) if load is not None else None,
+        expected_delay=_expected_out(view.expected) if strategy.enabled and view.expected else None,
         created_at=iso_or_none(strategy.created_at),
         updated_at=iso_or_none(strategy.updated_at),
     )
+
+
+def _expected_out(expected: Mapping[Priority, ExpectedDelay]) -> ExpectedDelaysOut:
+    told = {
+        priority.value: ExpectedDelayOut(
+            usual_minutes=minutes(delay.usual_s, digits=1), worst_minutes=minutes(delay.worst_s, digits=1)
+        )
+        for priority, delay in expected.items()
+    }
+    return ExpectedDelaysOut(**told)

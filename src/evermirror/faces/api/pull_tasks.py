@@ -36,10 +36,10 @@ from evermirror.faces.api.pull_inputs import (
 )
 from evermirror.faces.api.pull_paths import ONE, ProjectRoute
 from evermirror.faces.api.pull_public import task_for
-from evermirror.faces.api.pull_views import TriggerText
+from evermirror.faces.api.pull_views import TriggerText, WaitingOut, WaitOut, wait_out, waiting_out
 from evermirror.faces.api.text import iso_or_none, printable, printable_json
 from evermirror.model.access import Role
-from evermirror.model.pull import Target
+from evermirror.model.pull import Target, Wait
 from evermirror.model.repo import Priority, RepoRecord
 from evermirror.model.task import SyncPhase, TaskId, TaskRecord, TaskStatus
 
@@ -114,6 +114,7 @@ class PullTaskDetail(PullTaskOut):
 
     project_key: str
     progress: str = Field(examples=["Pulling changes... 42 %"])
+    waiting: WaitOut | None = Field(description="What it waits for while it is pending")
     error: ErrorOut | None
     pushes: list[dict[str, Any]] = Field(
         description="What became of each target that was served; none for the public"
@@ -137,6 +138,7 @@ class BatchOut(BaseModel):
     task_ids: list[int]
     not_found: list[str] = Field(description="Keys that nothing is known of")
     disabled: list[str] = Field(description="Not pulled: enable them, or reset their failures")
+    waiting: list[WaitingOut] = Field(description="What those wait for that have not begun, and how many")
 
 
 @router.get(
@@ -185,8 +187,8 @@ async def trigger(key: KeyPath, api: ApiDep, caller: CallerDep, asked: TriggerIn
     responses=problems(*WRITE_PROBLEMS, Kind.NOT_FOUND, Kind.CONFLICT),
 )
 async def trigger_batch(asked: TriggerBatchIn, api: ApiDep, caller: CallerDep) -> BatchOut:
-    """By name, or all of a class (of those with a pull configuration); they start as there is room. Those
-    that run are left out and counted. 404 where no name is known."""
+    """By name, or all projects of a class; they start as there is room and their class may run, and `waiting`
+    says what keeps the others. Those that run are left out and counted. 404 where no name is known."""
     caller.need(Role.OPERATOR)
     names = tuple(dict.fromkeys(asked.project_keys or ()))
     priority = Priority(asked.priority) if asked.priority is not None else None
@@ -202,6 +204,7 @@ async def trigger_batch(asked: TriggerBatchIn, api: ApiDep, caller: CallerDep) -
         task_ids=list(made.task_ids),
         not_found=[printable(name) for name in made.unknown],
         disabled=[printable(name) for name in made.disabled],
+        waiting=waiting_out(made.waiting),
     )
 
 
@@ -242,10 +245,12 @@ async def get_task(task_id: str, api: ApiDep, caller: CallerDep) -> PullTaskDeta
     if not (shown_to(caller, view.record) if view is not None else caller.may(Role.READER)):
         raise _no_such_task(task_id)
     task, record = task_for(task, caller), view.record if view is not None else None
+    wait = view.wait if view is not None and task.status is TaskStatus.PENDING else None
     return PullTaskDetail(
         **_fields(task, caller),
         project_key=printable(view.project.name if view is not None else task.repo),
-        progress=_progress(task),
+        progress=_progress(task, wait),
+        waiting=wait_out(wait),
         error=error_out(task, task.failure, record, caller) if task.failure is not None else None,
         pushes=_pushes(task, view.project.targets if view is not None else ()),
     )
@@ -308,7 +313,9 @@ def _fields(task: TaskRecord, caller: Caller) -> dict[str, Any]:
     }
 
 
-def _progress(task: TaskRecord) -> str:
+def _progress(task: TaskRecord, wait: Wait | None) -> str:
+    if wait is not None:
+        return printable(wait.text[:1].upper() + wait.text[1:])
     if task.status is not TaskStatus.RUNNING:
         return _PROGRESS[task.status]
     doing = _PHASES.get(SyncPhase.of(task.progress_phase), _PULLING)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -12,7 +13,8 @@ from evermirror.faces.api.pull_public import project_for
 from evermirror.faces.api.text import iso_or_none, printable
 from evermirror.model.access import Role
 from evermirror.model.failure import Failure
-from evermirror.model.pull import MINUTE, Project, Target
+from evermirror.model.pull import MINUTE, Project, Target, Wait, Waiting
+from evermirror.model.repo import Priority
 from evermirror.model.task import TaskStatus
 from evermirror.nodes.pull_service import ProjectPage, ProjectView
 
@@ -51,10 +53,28 @@ class TargetOut(BaseModel):
     last_error: PullErrorShort | None
 
 
+class WaitOut(BaseModel):
+    """What a task that was asked for waits for."""
+
+    reason: Literal["peak", "load", "source", "room", "worker"]
+    text: str = Field(examples=["waits until 18:00: only critical and high run in peak hours"])
+    until: str | None = Field(description="Null where nobody can say")
+    clock: str | None = Field(description="The same on the strategy's clock", examples=["18:00"])
+
+
+class WaitingOut(WaitOut):
+    """So many wait for the same."""
+
+    count: int
+
+
 class ProjectOut(BaseModel):
     """A project: its configuration and how it is."""
 
     priority: PriorityText
+    effective_priority: PriorityText = Field(
+        description="What it is scheduled as: one class lower after `pull.demote_after` failures in a row"
+    )
     sync_interval: Minutes = Field(description="In minutes; where `configured` is false, the gap aimed at")
     enabled: bool
     max_retries: int
@@ -73,6 +93,7 @@ class ProjectOut(BaseModel):
     paused: str | None = Field(description="Why it was disabled by itself")
     running: bool
     task_id: int | None = Field(description="Of its task that is pending or runs")
+    waiting: WaitOut | None = Field(description="What that task waits for")
     last_status: EndText | None = Field(description="Of its last task that ended")
     last_error: PullErrorShort | None = Field(description="The last one there was, also where it is over")
     private: bool
@@ -115,6 +136,7 @@ class FailedOut(BaseModel):
     enabled: bool
     paused: str | None = Field(description="Why it was disabled by itself")
     priority: PriorityText
+    effective_priority: PriorityText
 
 
 class FailedList(BaseModel):
@@ -131,6 +153,7 @@ def project_out(view: ProjectView, caller: Caller) -> ProjectOut:
     credential = record.spec.credential if caller.may(Role.READER) else None
     return ProjectOut(
         priority=config.priority.value,
+        effective_priority=view.effective_priority.value,
         sync_interval=minutes(config.interval_s),
         enabled=config.enabled,
         max_retries=config.max_retries,
@@ -149,6 +172,7 @@ def project_out(view: ProjectView, caller: Caller) -> ProjectOut:
         paused=printable(project.paused) or None,
         running=view.running,
         task_id=project.task,
+        waiting=wait_out(view.wait),
         last_status=_ENDS.get(project.last_status) if project.last_status is not None else None,
         last_error=_short(project.last_failure, project.last_failure_at),
         private=record.spec.private,
@@ -163,11 +187,11 @@ def project_list(page: ProjectPage, caller: Caller) -> ProjectList:
 
 
 def failed_list(page: ProjectPage, caller: Caller) -> FailedList:
-    items = [_failed_out(project_for(view.project, caller)) for view in page.items]
+    items = [_failed_out(project_for(view.project, caller), view.effective_priority) for view in page.items]
     return FailedList(items=items, total=page.total, page=page.page, size=page.size)
 
 
-def _failed_out(project: Project) -> FailedOut:
+def _failed_out(project: Project, effective: Priority) -> FailedOut:
     failure = project.last_failure
     return FailedOut(
         project_key=printable(project.name),
@@ -178,7 +202,25 @@ def _failed_out(project: Project) -> FailedOut:
         enabled=project.config.enabled,
         paused=printable(project.paused) or None,
         priority=project.config.priority.value,
+        effective_priority=effective.value,
     )
+
+
+def wait_out(wait: Wait | None) -> WaitOut | None:
+    return None if wait is None else WaitOut(**_wait_fields(wait))
+
+
+def waiting_out(waiting: Sequence[Waiting]) -> list[WaitingOut]:
+    return [WaitingOut(**_wait_fields(one.wait), count=one.count) for one in waiting]
+
+
+def _wait_fields(wait: Wait) -> dict[str, Any]:
+    return {
+        "reason": wait.reason.value,
+        "text": printable(wait.text),
+        "until": iso_or_none(wait.until),
+        "clock": wait.clock or None,
+    }
 
 
 def _target_out(target: Target) -> TargetOut:

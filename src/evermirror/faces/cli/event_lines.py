@@ -54,6 +54,13 @@ def _task(data: Mapping[str, object]) -> str:
     return f"task {data.get('task_id')} {data.get('status')}{why}"
 
 
+def _pull(data: Mapping[str, object]) -> str:
+    failure = data.get("failure")
+    if isinstance(failure, dict):
+        return f"task {data.get('task_id')} {failure.get('error_type')}: {failure.get('error_message')}"
+    return f"task {data.get('task_id')} {counted(_number(data.get('changes_count')), 'commit')}"
+
+
 def _push(data: Mapping[str, object]) -> str:
     failure = data.get("failure")
     if isinstance(failure, dict):
@@ -98,6 +105,8 @@ _TOLD: dict[str, Callable[[Mapping[str, object]], str]] = {
     "sync.recovered": _recovered,
     "task.ended": _task,
     "push.ended": _push,
+    "pull_sync_success": _pull,
+    "pull_sync_failed": _pull,
     "repo.gone": _problem,
     "repo.held": _problem,
     "alert.raised": _alert,

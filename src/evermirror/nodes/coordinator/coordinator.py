@@ -250,10 +250,14 @@ class Coordinator:
         await self.fleet.tell(CatalogChanged(put=tuple(self._placed(r) for r in records)))
         self.unassigned.difference_update(r.key for r in records)
 
-    async def follow(self, records: Iterable[RepoRecord], lines: Lines | None = None) -> set[RepoKey]:
-        """Projects are as their repos, and the targets that their lines name; returns those that are to be
-        assigned for it."""
-        return set() if self._pulling is None else await self._pulling.follow(records, lines)
+    async def follow(
+        self,
+        records: Iterable[RepoRecord],
+        lines: Lines | None = None,
+        overruled: Mapping[RepoKey, Priority] | None = None,
+    ) -> set[RepoKey]:
+        """See ``Pulling.follow``."""
+        return set() if self._pulling is None else await self._pulling.follow(records, lines, overruled)
 
     async def _find_key(self, key: RepoKey) -> RepoRecord | None:
         """The repo with this key, and none that has it for an alias."""

@@ -30,7 +30,7 @@ from evermirror.faces.cli.pull.common import (
 )
 from evermirror.faces.cli.pull.keyed import KEY, KeyCommand, KeyedGroup
 from evermirror.faces.cli.pull.labels import clock, label, projects, spell, times
-from evermirror.faces.cli.pull.project_view import show_project, state_words
+from evermirror.faces.cli.pull.project_view import priority_words, show_project, state_words
 
 HOURS_MAX = 24 * 366
 FAILURES_MAX = 1_000_000
@@ -151,6 +151,7 @@ def failed_projects(
     rows = [
         [
             item.get("project_key"),
+            priority_words(item),
             times(count_of(item.get("consecutive_failures"))),
             state_words(item),
             item.get("last_error_type"),
@@ -159,7 +160,8 @@ def failed_projects(
         ]
         for item in items
     ]
-    columns = [label(name) for name in ("Project", "Failures", "State", "Error type", "Last error", "Time")]
+    names = ("Project", "Priority", "Failures", "State", "Error type", "Last error", "Time")
+    columns = [label(name) for name in names]
     show_lines(grid_box(Grid(columns, rows), label("Failed projects")))
     if (total := count_of(answer.get("total"))) > len(items):
         tell_more(len(items), total, "--limit")

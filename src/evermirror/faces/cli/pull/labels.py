@@ -149,6 +149,25 @@ _CHINESE = {
     "peak hours": "高峰时段",
     "off peak": "非高峰时段",
     "{running} of {limit} running": "运行中 {running}/{limit}",
+    "Expected delay": "预期延迟",
+    "up to {usual}": "最多{usual}",
+    "; up to {worst} around peak hours": "；遇高峰时段最多{worst}",
+    # waiting
+    "Waiting": "等待原因",
+    "waits until {clock}: only critical and high run in peak hours": (
+        "等到 {clock}：高峰时段只运行 critical 和 high"
+    ),
+    "waits: only critical and high run in peak hours": "等待：高峰时段只运行 critical 和 high",
+    "waits while the source is under load": "等待：源站负载过高",
+    "waits until {clock}: its source fails for all, or asked us to wait": (
+        "等到 {clock}：源站对所有项目都失败，或要求等待"
+    ),
+    "waits for room": "等待空位",
+    "waits for a worker that can do it": "等待可用的工作节点",
+    "counts as {priority} after failures": "因连续失败按 {priority} 调度",
+    "no pull configuration; `pull config KEY --interval=…` makes it a project": (
+        "没有拉取配置；用 `pull config KEY --interval=…` 使其成为项目"
+    ),
     "load {level}: {reason}": "负载 {level}: {reason}",
 }
 _UNITS = {"d": "天", "h": "小时", "min": "分钟", "s": "秒"}

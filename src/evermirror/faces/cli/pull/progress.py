@@ -20,6 +20,7 @@ from evermirror.faces.cli.pull.common import (
     time_range,
 )
 from evermirror.faces.cli.pull.labels import clock, label, minutes
+from evermirror.faces.cli.pull.project_view import waiting_lines
 from evermirror.faces.cli.watch import Watch
 from evermirror.faces.cli.watch import show as show_once_or_on
 
@@ -68,7 +69,8 @@ def _all(fields: Fields) -> Group:
     classes = classes if isinstance(classes, dict) else {}
     rows = [_row(name, classes[name]) for name in PRIORITIES if isinstance(classes.get(name), dict)]
     columns = [label(name) for name in ("Priority", "Projects", "Synced", "Average delay")]
-    return drawn([*lines, *grid_box(Grid(columns, rows), label("By priority")), *_period(fields)])
+    waiting = waiting_lines(fields.get("waiting"))
+    return drawn([*lines, *waiting, *grid_box(Grid(columns, rows), label("By priority")), *_period(fields)])
 
 
 def _one(priority: str, fields: Fields) -> Group:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from evermirror.faces.cli.client import Fields
 from evermirror.faces.cli.pull.boxes import Grid, facts_box, grid_box, show_lines, terminal_width
 from evermirror.faces.cli.pull.common import count_of, dicts, number_of, texts
-from evermirror.faces.cli.pull.labels import clock, label, minutes, pieces, short_clock, times
+from evermirror.faces.cli.pull.labels import clock, is_chinese, label, minutes, pieces, short_clock, times
 from evermirror.faces.cli.repos import error_words
 from evermirror.model.printable import one_line
 
@@ -28,9 +28,10 @@ def _facts(p: Fields) -> list[str]:
     configured = p.get("configured", True)
     interval = minutes(p.get("sync_interval"))
     facts: list[tuple[str, object]] = [
-        ("Priority", p.get("priority")),
+        ("Priority", priority_words(p)),
         ("Interval", interval if configured else f"{interval} ({label('adaptive')})"),
         ("State", state_words(p)),
+        ("Waiting", wait_words(p.get("waiting"))),
         ("Last sync", clock(p.get("last_sync_at")) if p.get("last_sync_at") else label("never")),
         ("Next sync", clock(p.get("next_sync_at"))),
         ("Failures in a row", times(count_of(p.get("consecutive_failures")))),
@@ -43,10 +44,20 @@ def _facts(p: Fields) -> list[str]:
     return [f"{label(name)}: {one_line(str(value))}" for name, value in facts if value]
 
 
+def priority_words(project: Fields) -> str:
+    """``critical``; of one that fails also the class that it counts as."""
+    own, counts_as = project.get("priority"), project.get("effective_priority")
+    if counts_as is None or counts_as == own:
+        return str(own or "")
+    return f"{own} ({label('counts as {priority} after failures', priority=counts_as)})"
+
+
 def state_words(project: Fields) -> str:
     """Enabled, disabled, or paused and why."""
     if project.get("paused"):
         return f"{label('paused')}: {project.get('paused')}"
+    if project.get("configured") is False:
+        return label("no pull configuration; `pull config KEY --interval=…` makes it a project")
     return label("enabled" if project.get("enabled") else "disabled")
 
 
@@ -62,6 +73,37 @@ def target_state(target: Fields) -> str:
     if target.get("put_at"):
         return label("up to date since {at}", at=clock(target.get("put_at")))
     return label("nothing pushed yet")
+
+
+def wait_words(wait: object) -> str:
+    """What a task waits for, in the reader's language; empty: nothing."""
+    if not isinstance(wait, dict):
+        return ""
+    if not is_chinese():
+        return str(wait.get("text"))
+    until = wait.get("clock")
+    known = {
+        "peak": "waits until {clock}: only critical and high run in peak hours",
+        "load": "waits while the source is under load",
+        "source": "waits until {clock}: its source fails for all, or asked us to wait",
+        "room": "waits for room",
+        "worker": "waits for a worker that can do it",
+    }
+    if wait.get("reason") == "peak" and not until:
+        return label("waits: only critical and high run in peak hours")
+    text = known.get(str(wait.get("reason")))
+    return label(text, clock=until) if text is not None else str(wait.get("text"))
+
+
+def waiting_lines(waiting: object) -> list[str]:
+    """How many wait for what: ``12 wait until 18:00: …``."""
+    told = [one for one in waiting if isinstance(one, dict)] if isinstance(waiting, list) else []
+    return [f"{one.get('count')} 个{wait_words(one)}" if is_chinese() else _many_wait(one) for one in told]
+
+
+def _many_wait(one: Fields) -> str:
+    text = str(one.get("text"))
+    return f"{one.get('count')} " + (text if one.get("count") == 1 else text.replace("waits", "wait", 1))
 
 
 def _history(tasks: Sequence[Fields]) -> list[str]:

@@ -36,7 +36,7 @@ from evermirror.faces.cli.pull.common import (
     whole,
 )
 from evermirror.faces.cli.pull.labels import label, minutes, short_clock, times
-from evermirror.faces.cli.pull.project_view import show_project, state_words
+from evermirror.faces.cli.pull.project_view import priority_words, show_project, state_words
 from evermirror.model.printable import one_line
 
 TASKS_SHOWN = 10
@@ -177,7 +177,7 @@ def list_projects(
 def _row(p: Fields, now: float) -> list[object]:
     return [
         p.get("project_key"),
-        p.get("priority"),
+        priority_words(p),
         minutes(p.get("sync_interval")),
         state_words(p),
         short_clock(p.get("last_sync_at"), now),

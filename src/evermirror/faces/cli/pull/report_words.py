@@ -106,8 +106,8 @@ _WORDS = {
     "level_normal": ("normal", "正常"),
     "level_low": ("low", "低"),
     "no_notes": (
-        "Nothing was noted in this time: pull.statistics_cron says when it is.",
-        "此期间没有记录：由 pull.statistics_cron 决定何时记录。",
+        "Nothing was noted in this time: scheduled_jobs.progress_statistics says when it is.",
+        "此期间没有记录：由 scheduled_jobs.progress_statistics 决定何时记录。",
     ),
 }  # fmt: skip
 _SPANS = (

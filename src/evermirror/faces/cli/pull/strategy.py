@@ -13,8 +13,8 @@ from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
 from evermirror.faces.cli.output import print_json
 from evermirror.faces.cli.pull.boxes import facts_box, show_lines
-from evermirror.faces.cli.pull.common import said, whole
-from evermirror.faces.cli.pull.labels import label
+from evermirror.faces.cli.pull.common import PRIORITIES, said, whole
+from evermirror.faces.cli.pull.labels import label, minutes
 from evermirror.model.printable import one_line
 from evermirror.model.pull import CONCURRENT_MAX
 
@@ -167,7 +167,23 @@ def _facts(s: Fields) -> list[str]:
     facts.append(("Adaptive", _switch(s.get("enable_adaptive"))))
     if now := _now(s):
         facts.append(("Now", now))
-    return [f"{label(name)}: {one_line(str(value))}" for name, value in facts]
+    lines = [f"{label(name)}: {one_line(str(value))}" for name, value in facts]
+    return [*lines, *(f"{label('Expected delay')} {name}: {text}" for name, text in _expected(s))]
+
+
+def _expected(s: Fields) -> list[tuple[str, str]]:
+    """By class: from a push until it is pulled."""
+    delays = s.get("expected_delay")
+    found = []
+    for name in PRIORITIES:
+        delay = delays.get(name) if isinstance(delays, dict) else None
+        if isinstance(delay, dict):
+            usual, worst = minutes(delay.get("usual_minutes")), minutes(delay.get("worst_minutes"))
+            text = label("up to {usual}", usual=usual)
+            if worst != usual:
+                text += label("; up to {worst} around peak hours", worst=worst)
+            found.append((name, text))
+    return found
 
 
 def _switch(on: object) -> str:

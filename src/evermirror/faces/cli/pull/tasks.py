@@ -29,7 +29,7 @@ from evermirror.faces.cli.pull.common import (
     texts,
 )
 from evermirror.faces.cli.pull.labels import clock, label, pieces, short_clock, times
-from evermirror.faces.cli.pull.project_view import status_words, took
+from evermirror.faces.cli.pull.project_view import status_words, took, wait_words, waiting_lines
 from evermirror.faces.cli.sync import wait_for, wait_seconds
 from evermirror.model.printable import one_line
 
@@ -173,6 +173,8 @@ def _trigger_many(client: Client, body: dict[str, object], wait_s: float | None,
                 skipped=count_of(answer.get("skipped_running")),
             )
         )
+        for line in waiting_lines(answer.get("waiting")):
+            say(line)
         if ended:
             _print_ended(ended)
         elif ids:
@@ -237,7 +239,7 @@ def _facts(task: Fields) -> list[str]:
     facts: list[tuple[str, object]] = [
         ("Project", task.get("project_key")),
         ("State", status_words(task)),
-        ("Progress", None if ended else task.get("progress")),
+        ("Progress", None if ended else wait_words(task.get("waiting")) or task.get("progress")),
         ("Trigger", task.get("trigger_type")),
         ("Scheduled", clock(task.get("scheduled_at")) if task.get("scheduled_at") else None),
         ("Started", clock(task.get("started_at")) if task.get("started_at") else None),

@@ -9,17 +9,17 @@ priority         the same; and a project of which a person set another is told, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from evermirror.core.bulk.admission import LOOKS_MAX
 from evermirror.core.bulk.course import CONFIGURING, Outcome, refused
 from evermirror.core.bulk.verdict import Plain, Refused, verdict
-from evermirror.core.pull.layers import ProjectChange, changed, enabled
+from evermirror.core.pull.layers import enabled
 from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict, UsageError
 from evermirror.model.bulk import BulkAction, BulkOrder, BulkWish
 from evermirror.model.pull import Project
-from evermirror.model.repo import Priority, RepoKey, RepoRecord
+from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.model.task import Trigger
 from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.coordinator.pull.pull_turn import to_the_end
@@ -179,19 +179,7 @@ class Acting:
             coordinator.unassigned.difference_update(keys - waited)
             raise
         await coordinator.follow(told)
-        if order.wish.priority is not None:
-            await self._overrule(told, order.wish.priority)
         await coordinator.assign(list(told))
-
-    async def _overrule(self, records: Iterable[RepoRecord], priority: Priority) -> None:
-        """What a person set of a project before, this order sets otherwise."""
-        async with self.changing:
-            now, put = self._clock(), list[Project]()
-            for record in records:
-                project = self._pulling.project(record.key)
-                if project is not None and project.config.priority is not priority:
-                    put.append(changed(record, project, ProjectChange(priority=priority), now))
-            await self._pulling.put(put)
 
     # Both
 

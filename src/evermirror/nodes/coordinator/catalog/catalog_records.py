@@ -7,14 +7,14 @@ its repo a project that is pulled; what a person set of it stays, too (core/pull
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from evermirror.core.catalog.entry import CatalogEntry
 from evermirror.edge.store.repos import KnownSource, UpsertCounts
 from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict
-from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.coordinator.tasks.submission import FSCK_ALLOWED, allowance, apply_info
 
@@ -80,7 +80,7 @@ class CatalogRecords:
                 every = records = _without(records, bare.left)
                 counts = replace(await self._store.upsert_repos(records), left=bare.left)
             await self._note_allowed(taken, frozenset(counts.moved))
-            turned = await self._coordinator.follow(every, lines)
+            turned = await self._coordinator.follow(every, lines, _overruled(taken))
             if turned:
                 turned.difference_update(record.key for record in records)
                 records = records + [record for record in every if record.key in turned]
@@ -129,6 +129,11 @@ class CatalogRecords:
             return record
         named = frozenset({c} if isinstance(c := info.get("credential"), str) else ())
         return apply_info(record, info, credentials=self._credentials | named)
+
+
+def _overruled(taken: Iterable[tuple[CatalogEntry, RepoRecord]]) -> Mapping[RepoKey, Priority]:
+    """What lines say of priorities where people said something else."""
+    return {entry.key: entry.spec.priority for entry, record in taken if "priority" in record.info}
 
 
 def _together(one: UpsertCounts, more: UpsertCounts) -> UpsertCounts:

@@ -11,7 +11,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
-from evermirror.core.pull.layers import ProjectChange, adopted, changed, enabled, placed_by, taken_back
+from evermirror.core.pull.layers import (
+    ProjectChange,
+    adopted,
+    changed,
+    enabled,
+    placed_by,
+    taken_back,
+    with_priority,
+)
+from evermirror.core.pull.strategy import expected_delays
 from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict, EvermirrorError, InvalidUrl, InvalidValue, NotFound, UsageError
 from evermirror.model.failure import FailureError
@@ -36,6 +45,7 @@ from evermirror.nodes.coordinator.pull.pull_triggers import Triggers
 from evermirror.nodes.coordinator.pull.pull_turn import to_the_end
 from evermirror.nodes.coordinator.pull.pull_views import ProjectViews
 from evermirror.nodes.coordinator.pull.pulling import Pulling
+from evermirror.nodes.coordinator.tasks.submission import apply_info
 from evermirror.nodes.pull_service import (
     BatchTriggered,
     BatchUpdated,
@@ -60,7 +70,6 @@ class PullAdminSettings:
 
     rules: UrlRules
     credentials: frozenset[str]
-    fresh_bound_s: float
     time_zone: str
     zone: tzinfo = UTC
 
@@ -85,25 +94,27 @@ class PullAdmin:
         self.changing = pulling.changing
         self._syncing = syncing
         self._clock = clock
-        self._views = ProjectViews(store, coordinator, pulling, syncing)
+        self._views = ProjectViews(store, coordinator, pulling, syncing, clock)
         self._target_states = TargetStates(store, coordinator, pulling)
-        self._counts = PullCounts(store, settings.fresh_bound_s, syncing, clock)
+        self._counts = PullCounts(store, syncing, clock)
         self._reports = Reports(
             store, self._counts, lambda: pulling.machine.view(clock()).load, settings.zone, clock
         )
-        self._triggers = Triggers(store, pulling, coordinator.tasks)
+        self._triggers = Triggers(store, pulling, coordinator.tasks, clock)
 
     # The strategy
 
     async def strategy(self) -> StrategyView:
         view = self._pulling.machine.view(self._clock())
+        strategy = await self._store.get_strategy() or Strategy()
         return StrategyView(
-            await self._store.get_strategy() or Strategy(),
+            strategy,
             self._settings.time_zone,
             view.in_peak,
             view.limit,
             view.running,
             view.load,
+            expected_delays(strategy, await self._counts.intervals(self._pulling.projects)),
         )
 
     @to_the_end
@@ -137,7 +148,9 @@ class PullAdmin:
         over = replace(change, priority=None, interval_s=None)  # the repo itself has these
         try:
             async with self.changing:
-                await self._pulling.put([changed(record, None, over, self._clock())])
+                await self._pulling.put(
+                    [changed(record, None, over, self._clock(), self._pulling.retry_policy)]
+                )
         except (FailureError, EvermirrorError):
             if not half:
                 with contextlib.suppress(FailureError, EvermirrorError):  # who asks again takes it over
@@ -182,17 +195,28 @@ class PullAdmin:
         if not change.said():
             return await self._views.of(record)
         _check_repo_enabled(record, change)
-        await self._change(record, lambda project, now: changed(record, project, change, now))
+        policy = self._pulling.retry_policy
+        if change.priority is None:
+            await self._change(record, lambda project, now: changed(record, project, change, now, policy))
+        else:
+            await self._prioritize([record], change)
         await self._store.audit(actor, "pull.project.changed", record.key, _told(change))
         return await self.find_project(record.key)
 
     @to_the_end
     async def reset_project(self, name: str, *, actor: str) -> ProjectView:
-        record = await self._find(name)
-        await self._change(
-            record, lambda project, now: None if project is None else taken_back(record, project, now)
-        )
+        record, policy = await self._find(name), self._pulling.retry_policy
+        async with self._coordinator.changing:
+            record = await self._find(record.key)
+            known = self._pulling.project(record.key)
+            before = known.priority_before if known is not None else None
+            if before is not None:
+                await self._store.upsert_repos([_prioritized(record, before, back=True)])
+            await self._change(record, lambda p, now: p and taken_back(record, p, now, policy))
         await self._store.audit(actor, "pull.project.reset", record.key, None)
+        if before is not None:
+            await self._coordinator.assign([await self._find(record.key)])
+            self._coordinator.on_api_change()
         return await self.find_project(record.key)
 
     @to_the_end
@@ -204,14 +228,7 @@ class PullAdmin:
     @to_the_end
     async def set_priority(self, names: Sequence[str], priority: Priority, *, actor: str) -> BatchUpdated:
         records, unknown = await self._find_all(names)
-        change = ProjectChange(priority=priority)
-        async with self.changing:
-            now = self._clock()
-            put = [changed(r, self._pulling.project(r.key), change, now) for r in records]
-            new = {r.key for r in records if not self._pulling.is_project(r.key)}
-            done = await self._pulling.put(put)
-        if new:
-            await self._coordinator.assign([r for r in records if r.key in new])
+        done = await self._prioritize(records, ProjectChange(priority=priority))
         detail = {"priority": priority.value, "projects": [p.name for p in done][:100], "total": len(done)}
         await self._store.audit(actor, "pull.projects.priority", "", detail)
         return BatchUpdated(len(done), unknown)
@@ -283,12 +300,15 @@ class PullAdmin:
         ids = tuple(done.task_ids)
         detail = {"tasks": len(ids), "force": force, "priority": priority.value if priority else None}
         await self._store.audit(actor, "pull.triggered-batch", "", detail)
-        return BatchTriggered(ids, done.skipped_running, unknown, tuple(done.disabled), done.already_pending)
+        return BatchTriggered(
+            ids, done.skipped_running, unknown, tuple(done.disabled), done.already_pending, done.waiting()
+        )
 
     # Figures
 
     async def progress(self, begin: float | None = None, end: float | None = None) -> Progress:
-        return await self._counts.progress(begin, end)
+        counted = await self._counts.progress(begin, end)
+        return replace(counted, waiting=self._pulling.machine.held(self._clock()))
 
     async def course(self, begin: float, end: float) -> tuple[ProgressNote, ...]:
         return await self._store.progress_course(begin, end)
@@ -354,6 +374,23 @@ class PullAdmin:
             )
         return {spelt}
 
+    async def _prioritize(self, records: Sequence[RepoRecord], change: ProjectChange) -> tuple[Project, ...]:
+        """A change with a priority, which repo and project have in common: first of the repo."""
+        if change.priority is None:
+            raise ValueError("a priority is to be changed")
+        async with self._coordinator.changing:
+            known = await self._store.find_repos([record.key for record in records])
+            put = [_prioritized(record, change.priority) for record in known.values()]
+            await self._store.upsert_repos(put)
+            async with self.changing:
+                now, of = self._clock(), self._pulling.project
+                done = await self._pulling.put(
+                    [changed(r, of(r.key), change, now, self._pulling.retry_policy) for r in known.values()]
+                )
+        await self._coordinator.assign(put)
+        self._coordinator.on_api_change()
+        return done
+
     async def _change(
         self, record: RepoRecord, make: Callable[[Project | None, float], Project | None]
     ) -> None:
@@ -380,6 +417,14 @@ def _info(name: str, new: NewProject) -> dict[str, object]:
     if change.interval_s is not None:
         info["interval"] = f"{change.interval_s:.0f}s"
     return info
+
+
+def _prioritized(record: RepoRecord, priority: Priority, *, back: bool = False) -> RepoRecord:
+    """``back``: as the catalog says, or whoever added it."""
+    if not back or record.source == "api":
+        return apply_info(record, {"priority": priority.value}, credentials=frozenset())
+    info = {name: value for name, value in record.info.items() if name != "priority"}
+    return replace(with_priority(record, priority), info=info)
 
 
 def _check_repo_enabled(record: RepoRecord, change: ProjectChange) -> None:

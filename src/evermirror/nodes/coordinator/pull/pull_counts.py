@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from evermirror.core.watch.progress import overall
 from evermirror.edge.store.store import Store
 from evermirror.model.failure import FailureKind
 from evermirror.model.figures import ErrorFilter, KindCount, Period
+from evermirror.model.pull import INTERVALS_S, Project
 from evermirror.model.repo import Priority, RepoKey
 from evermirror.nodes.coordinator.counted import Counted
 from evermirror.nodes.pull_service import ErrorStatistics, Progress, TaskPage
 
 HOUR_S = 3600.0
 SPANS_MAX = 8  # times that are remembered, or waited for
+INTERVALS_FRESH_S = 60.0  # all projects are walked through for them
 
 
 class PullCounts:
@@ -24,18 +26,17 @@ class PullCounts:
     def __init__(
         self,
         store: Store,
-        fresh_bound_s: float,
         syncing: Callable[[], Collection[RepoKey]],
         clock: Callable[[], float],
     ) -> None:
         self._store = store
-        self._fresh_bound_s = fresh_bound_s
         self._syncing = syncing
         self._clock = clock
         self._progress = Counted[Progress](clock)
         self._periods = Counted[Mapping[Priority, Period]](clock, SPANS_MAX)
         self._errors = Counted[ErrorStatistics](clock, SPANS_MAX)
         self._pages = Counted[TaskPage](clock, SPANS_MAX)
+        self._intervals = Counted[Mapping[Priority, float]](clock, 1, INTERVALS_FRESH_S)
 
     async def progress(self, begin: float | None, end: float | None) -> Progress:
         latest = await self._progress.get("all", self._count)
@@ -46,6 +47,10 @@ class PullCounts:
         periods = {p: replace(period, begin=begin, end=end) for p, period in counted.items()}
         return replace(latest, period=_sum(begin, end, periods.values()), periods=periods)
 
+    async def intervals(self, projects: Callable[[], Iterable[Project]]) -> Mapping[Priority, float]:
+        """The longest of each class; of one without projects, the default."""
+        return await self._intervals.get("all", lambda: _longest(projects()))
+
     async def errors(self, hours: float) -> ErrorStatistics:
         return await self._errors.get(hours, lambda: self._count_errors(hours))
 
@@ -55,7 +60,7 @@ class PullCounts:
 
     async def _count(self) -> Progress:
         now = self._clock()
-        classes = await self._store.pull_progress(now, self._fresh_bound_s, self._syncing())
+        classes = await self._store.pull_progress(now, self._syncing())
         return Progress(now, overall(classes.values()), classes)
 
     async def _count_errors(self, hours: float) -> ErrorStatistics:
@@ -69,6 +74,15 @@ async def errors_of_all(store: Store, which: ErrorFilter, *, public: bool = Fals
     items, total = await store.error_page(None, which, public=public)
     records = await store.find_repos([task.repo for task in items], removed=True)
     return TaskPage(items, total, which.page, which.size, records)
+
+
+async def _longest(projects: Iterable[Project]) -> Mapping[Priority, float]:
+    longest: dict[Priority, float] = {}
+    for project in projects:
+        config = project.config
+        if config.enabled:
+            longest[config.priority] = max(config.interval_s, longest.get(config.priority, 0.0))
+    return INTERVALS_S | longest
 
 
 def _sum(begin: float, end: float, periods: Collection[Period]) -> Period:

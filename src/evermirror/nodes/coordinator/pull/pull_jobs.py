@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
+from itertools import islice
 
 import structlog
 
@@ -23,11 +24,11 @@ from evermirror.core.pull.outcome import is_noted, standing_alerts
 from evermirror.core.watch.held import held_alert
 from evermirror.core.watch.kinds import MONITORING_KINDS, PROJECT_KINDS, REPO_KINDS
 from evermirror.core.watch.monitoring import Facts, Rules, standing
-from evermirror.core.watch.progress import overall
+from evermirror.core.watch.progress import is_failed, overall
 from evermirror.edge.store.store import Store
 from evermirror.model.alert import Alert
 from evermirror.model.failure import FailureError
-from evermirror.model.figures import ClassProgress, Pressure
+from evermirror.model.figures import PROJECTS_NAMED, ClassProgress, Pressure
 from evermirror.model.repo import Priority, RepoKey, RepoRecord, RepoStatus
 from evermirror.nodes.coordinator.alerts.alert_sink import AlertSink
 from evermirror.nodes.coordinator.pull.pulling import Pulling
@@ -45,7 +46,6 @@ class JobSettings:
     """When each job is done; None: never."""
 
     zone: tzinfo
-    fresh_bound_s: float
     retention_s: float
     scheduler: str | None = None
     statistics: str | None = None
@@ -134,11 +134,18 @@ class PullJobs:
         errors = await self._store.error_statistics(now - rules.window_s, now)
         progress = overall((await self._classes(now)).values())
         failing = [p for p in self._pulling.projects() if p.failures >= rules.failures_in_a_row]
+        failed = islice((p.name for p in self._pulling.projects() if is_failed(p)), PROJECTS_NAMED)
+        affected = {kind: [self._name_of(key) for key in one.projects] for kind, one in errors.items()}
+        facts = Facts(failing, errors, progress, list(failed), affected)
         stood = {alert.identity for alert in self._alerts.stands(MONITORING_KINDS)}
-        alerts = (*standing(Facts(failing, errors, progress), rules, stood), *self._of_states())
+        alerts = (*standing(facts, rules, stood), *self._of_states())
         serious_first = sorted(alerts, key=lambda alert: -alert.level.rank)
         self._alerts.stand(MONITORING_KINDS | PROJECT_KINDS, serious_first)
         await self._tell_held()
+
+    def _name_of(self, key: RepoKey) -> str:
+        project = self._pulling.project(key)
+        return key if project is None else project.name
 
     def _of_states(self) -> Iterator[Alert]:
         """What follows from how projects and targets are. It was told when it became so; where there was no
@@ -173,4 +180,4 @@ class PullJobs:
             log.info("old tasks removed", tasks=removed)
 
     async def _classes(self, now: float) -> Mapping[Priority, ClassProgress]:
-        return await self._store.pull_progress(now, self._settings.fresh_bound_s, self._syncing())
+        return await self._store.pull_progress(now, self._syncing())

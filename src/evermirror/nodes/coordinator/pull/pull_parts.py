@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from evermirror.config import Config
+from evermirror.config.pull_section import ErrorMonitoring, ProgressStatistics, PullScheduler, TaskCleanup
 from evermirror.core.pull.machine import PullMachine
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.watch.monitoring import Rules
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
+from evermirror.model.pull import MINUTE, RetryPolicy
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.basics import url_rules
 from evermirror.nodes.coordinator.alerts.alert_sink import AlertSink
@@ -31,14 +33,15 @@ async def make_pulling(
     clock: Callable[[], float],
 ) -> tuple[Pulling, PullJobs, PullAdmin]:
     """With the projects that the store has, before anything is told to the coordinator."""
-    section = config.pull
+    section, jobs_set, retry = config.pull, config.scheduled_jobs, config.retry_policy
     zone = zone_of(section.time_zone)
     settings = PullSettings(
         pause_after=section.pause_after,
         demote_after=section.demote_after,
         stretch=section.stretch,
         slow_s=fresh_bound_s(config),
-        by_cron=section.scheduler_cron is not None,
+        by_cron=not jobs_set.pull_scheduler.enabled or jobs_set.pull_scheduler.cron is not None,
+        retry=RetryPolicy(retry.max_retries, retry.retry_delay * MINUTE, retry.backoff_multiplier),
     )
     pulling = Pulling(
         PullMachine(settings, zone),
@@ -58,12 +61,11 @@ async def make_pulling(
     jobs = PullJobs(
         JobSettings(
             zone,
-            fresh_bound_s(config),
-            section.retention,
-            scheduler=section.scheduler_cron,
-            statistics=section.statistics_cron,
-            monitoring=section.monitoring_cron,
-            cleanup=section.cleanup_cron,
+            jobs_set.task_cleanup.retention_days * DAY_S,
+            scheduler=_cron(jobs_set.pull_scheduler),
+            statistics=_cron(jobs_set.progress_statistics),
+            monitoring=_cron(jobs_set.error_monitoring),
+            cleanup=_cron(jobs_set.task_cleanup),
             rules=Rules(failures_in_a_row=section.demote_after),  # as the machine tells of them
         ),
         store=store,
@@ -73,9 +75,7 @@ async def make_pulling(
         clock=clock,
     )
     admin = PullAdmin(
-        PullAdminSettings(
-            url_rules(config), frozenset(config.credentials), fresh_bound_s(config), name_of(zone), zone
-        ),
+        PullAdminSettings(url_rules(config), frozenset(config.credentials), name_of(zone), zone),
         store=store,
         coordinator=coordinator,
         pulling=pulling,
@@ -83,6 +83,10 @@ async def make_pulling(
         clock=clock,
     )
     return pulling, jobs, admin
+
+
+def _cron(job: PullScheduler | ProgressStatistics | ErrorMonitoring | TaskCleanup) -> str | None:
+    return job.cron if job.enabled else None
 
 
 def fresh_bound_s(config: Config) -> float:

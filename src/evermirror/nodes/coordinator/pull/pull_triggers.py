@@ -16,12 +16,13 @@ A batch is done in parts, between which others have their turn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from evermirror.edge.store.store import Store
 from evermirror.errors import Conflict
-from evermirror.model.pull import Project
+from evermirror.model.pull import Project, Wait, Waiting
 from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
 from evermirror.nodes.coordinator.pull.pull_checks import check_enabled
@@ -35,12 +36,17 @@ PART = 500  # repos of a batch in one turn
 
 @dataclass(slots=True)
 class Batch:
-    """What became of a batch. ``already_pending`` of its tasks were there before."""
+    """What became of a batch. ``already_pending`` of its tasks were there before; ``waits``: what each waits
+    for that has not begun."""
 
     task_ids: list[TaskId] = field(default_factory=list)
     skipped_running: int = 0
     disabled: list[str] = field(default_factory=list)
     already_pending: int = 0
+    waits: Counter[Wait] = field(default_factory=Counter)
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        return tuple(Waiting(wait, count) for wait, count in self.waits.most_common())
 
     def made(self, tasks: Collection[TaskRecord]) -> None:
         self.task_ids += [task.id for task in tasks]
@@ -65,10 +71,11 @@ class _Open:
 class Triggers:
     """By hand, and in batches."""
 
-    def __init__(self, store: Store, pulling: Pulling, tasks: Tasks) -> None:
+    def __init__(self, store: Store, pulling: Pulling, tasks: Tasks, clock: Callable[[], float]) -> None:
         self._store = store
         self._pulling = pulling
         self._tasks = tasks
+        self._clock = clock
 
     async def one(
         self, record: RepoRecord, *, force: bool, trigger: Trigger, actor: str
@@ -144,6 +151,8 @@ class Triggers:
             tasks = await self._pulling.open(pulled, Trigger.MANUAL_BATCH, user=actor, params=params)
             done.found(forced)
             done.made(tasks)
+            now, machine = self._clock(), self._pulling.machine
+            done.waits.update(wait for r in records if (wait := machine.wait(r.key, now)) is not None)
         joined, made = await self._tasks.create_many(alone, Trigger.MANUAL_BATCH, user=actor, params=params)
         done.found(joined)
         done.made(made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Sequence
 
+from evermirror.core.pull.retry import effective_priority
 from evermirror.edge.store.store import Store
 from evermirror.errors import NotFound, Unavailable
 from evermirror.model.pull import INTERVALS_S, Project, PullConfig
@@ -24,11 +25,13 @@ class ProjectViews:
         coordinator: Coordinator,
         pulling: Pulling,
         syncing: Callable[[], Collection[RepoKey]],
+        clock: Callable[[], float],
     ) -> None:
         self._store = store
         self._coordinator = coordinator
         self._pulling = pulling
         self._syncing = syncing
+        self._clock = clock
 
     async def of(self, record: RepoRecord, *, planned: bool = True) -> ProjectView:
         """``planned``: the worker of a repo without a pull configuration is asked when it looks; that may
@@ -36,20 +39,26 @@ class ProjectViews:
         project = self._pulling.project(record.key)
         if project is None:
             return await self._adaptive(record, planned)
-        return ProjectView(project, record, True, self._pulling.machine.is_running(record.key))
+        return self._pulled(project, record)
 
     async def all(self, projects: Sequence[Project]) -> tuple[ProjectView, ...]:
         """As they are by now; one that left in between is left out."""
         records = await self._store.find_repos([project.key for project in projects])
         return tuple(
-            ProjectView(
-                self._pulling.project(stored.key) or stored,
-                records[stored.key],
-                True,
-                self._pulling.machine.is_running(stored.key),
-            )
+            self._pulled(self._pulling.project(stored.key) or stored, records[stored.key])
             for stored in projects
             if stored.key in records
+        )
+
+    def _pulled(self, project: Project, record: RepoRecord) -> ProjectView:
+        machine = self._pulling.machine
+        return ProjectView(
+            project,
+            record,
+            True,
+            machine.is_running(record.key),
+            effective_priority(project, machine.settings.demote_after),
+            machine.wait(record.key, self._clock()),
         )
 
     async def _adaptive(self, record: RepoRecord, planned: bool) -> ProjectView:
@@ -80,4 +89,4 @@ class ProjectViews:
             created_at=record.created_at,
             updated_at=record.updated_at,
         )
-        return ProjectView(project, record, False, spec.key in self._syncing())
+        return ProjectView(project, record, False, spec.key in self._syncing(), spec.priority)

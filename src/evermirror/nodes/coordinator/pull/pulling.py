@@ -33,7 +33,7 @@ from evermirror.core.pull.events import (
     TaskTakenUp,
     Woke,
 )
-from evermirror.core.pull.layers import followed, has_credentials, placed_by, waits_for_a_person
+from evermirror.core.pull.layers import by_policy, followed, has_credentials, placed_by, waits_for_a_person
 from evermirror.core.pull.machine import PullMachine
 from evermirror.core.pull.outcome import standing_alerts
 from evermirror.core.watch.kinds import PROJECT_KINDS
@@ -44,8 +44,8 @@ from evermirror.edge.store.writes import ProjectSaved
 from evermirror.model.failure import FailureError
 from evermirror.model.figures import Pressure
 from evermirror.model.messages import Failed, Refused, Report, Synced, SyncNow
-from evermirror.model.pull import Load, Project, Strategy, TargetSpec
-from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.model.pull import Load, Project, RetryPolicy, Strategy, TargetSpec
+from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.model.task import TaskId, TaskRecord, Trigger
 from evermirror.nodes.coordinator.alerts.alert_sink import AlertSink
 from evermirror.nodes.coordinator.pull.pull_checks import check_enabled
@@ -101,6 +101,10 @@ class Pulling:
     def machine(self) -> PullMachine:
         """To be read only; it is changed through this object."""
         return self._machine
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        return self._machine.settings.retry
 
     def project(self, key: RepoKey) -> Project | None:
         return self._machine.project(key) if self._loaded is None else self._loaded.get(key)
@@ -160,7 +164,8 @@ class Pulling:
 
     async def load(self) -> None:
         """Before anything else is asked."""
-        self._loaded = {project.key: project for project in await self._store.load_projects()}
+        loaded = await self._store.load_projects()
+        self._loaded = {project.key: by_policy(project, self.retry_policy) for project in loaded}
         await self._remembered.load()
 
     async def resume(self, tasks: Iterable[TaskRecord]) -> None:
@@ -188,11 +193,10 @@ class Pulling:
     async def run(self) -> None:
         """Hears what happens, and wakes when something is due, until cancelled."""
         while True:
-            await self._until_something()
+            wake_at = await self._until_something()
             async with self.changing.patient:
                 events = list(self._inbox)
                 self._inbox.clear()
-                wake_at = self._machine.next_wake(self._clock())
                 if wake_at is not None and wake_at <= self._clock():
                     events.append(Woke())
                 await self._take(events)
@@ -205,13 +209,16 @@ class Pulling:
         self._inbox.append(event)
         self._poke.set()
 
-    async def _until_something(self) -> None:
+    async def _until_something(self) -> float | None:
+        """Returns when the machine wanted to be woken. Asked again afterwards, the machine may no longer
+        say so: the window that was to end is another one by then."""
         wake_at = self._machine.next_wake(self._clock())
         sleep_s = SLEEP_MAX_S if wake_at is None else min(SLEEP_MAX_S, wake_at - self._clock())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(SLEEP_MIN_S, sleep_s)):
                 await self._poke.wait()
         self._poke.clear()
+        return wake_at
 
     # What the fleet tells
 
@@ -277,10 +284,15 @@ class Pulling:
                 await self.remove([key])
 
     @to_the_end
-    async def follow(self, records: Iterable[RepoRecord], lines: Lines | None = None) -> set[RepoKey]:
+    async def follow(
+        self,
+        records: Iterable[RepoRecord],
+        lines: Lines | None = None,
+        overruled: Mapping[RepoKey, Priority] | None = None,
+    ) -> set[RepoKey]:
         """These repos are new or changed, and so may be the targets that their lines name (``lines``; None:
-        those are as before). Returns those that the fleet must hear of: pulled now and not before, or the
-        other way; or another kind of worker is needed."""
+        those are as before), and priorities in them that a person overruled. Returns those that the fleet
+        must hear of: pulled now and not before, or the other way; or another kind of worker is needed."""
         concerned = [r for r in records if self._concerns(r.key, lines or {})]
         if not concerned:
             return set()
@@ -292,7 +304,9 @@ class Pulling:
                 known = self.project(record.key)
                 before = known or back.get(record.key)
                 said = before.catalog if lines is None and before is not None else ()
-                after = followed(record, said if lines is None else lines.get(record.key, ()), before, now)
+                said = said if lines is None else lines.get(record.key, ())
+                over = (overruled or {}).get(record.key)
+                after = followed(record, said, before, now, over, self.retry_policy)
                 if after is None and before is not None:
                     gone.append(record.key)
                 elif after is not None and after != known:

@@ -12,6 +12,7 @@ const MINUTE_S = 60;
 export function progressPart(p, classes, strategy) {
   return section("progress", word("pu_now"),
     strategy && notes(strategy),
+    p.waiting.map((one) => h("p", { key: `waits-${one.reason}`, class: "warn" }, waitingWords(one))),
     figures([
       [word("pu_total"), number(p.total_projects)],
       [word("pu_synced"), number(p.synced), p.total_projects && p.synced === p.total_projects ? "good" : ""],
@@ -25,6 +26,11 @@ export function progressPart(p, classes, strategy) {
     ]),
     classes && byPriority(classes));
 }
+
+/** What a pull waits for. */
+export const waitWords = (wait) => word(wait.reason === "peak" && !wait.clock ? "pu_w_peak_always" : `pu_w_${wait.reason}`, wait.clock);
+
+export const waitingWords = (one) => word("pu_waiting_n", number(one.count), waitWords(one));
 
 const delay = (minutes) => span(minutes * MINUTE_S);
 

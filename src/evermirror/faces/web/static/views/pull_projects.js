@@ -6,6 +6,7 @@ import { sinceIso, span } from "../lib/format.js";
 import { empty, section, table, when } from "../lib/parts.js";
 import { go, href } from "../lib/route.js";
 import { lang, number, word } from "../lib/words.js";
+import { waitWords, waitingWords } from "./pull_progress.js";
 
 const AT = "/api/pull/projects";
 const SIZE = 50;
@@ -77,7 +78,7 @@ function projectsTable(ctx, items, look) {
     keyOf: (one) => one.key,
     columns: [
       { id: "name", label: word("pu_project"), cell: (one) => h("a", { class: "key", href: href("repo", one.key) }, h("bdi", null, one.project_key)) },
-      { id: "priority", label: word("pu_priority"), cell: (one) => word(`p_${one.priority}`) },
+      { id: "priority", label: word("pu_priority"), cell: priority },
       { id: "state", label: word("pu_state"), cell: state },
       { id: "last", label: word("pu_last"), cell: (one) => (one.last_sync_at ? when(one.last_sync_at) : word("pu_never")) },
       { id: "delay", label: word("pu_delay_now"), number: true, cell: (one) => (one.last_sync_at ? span(sinceIso(one.last_sync_at)) : "–") },
@@ -89,12 +90,19 @@ function projectsTable(ctx, items, look) {
   });
 }
 
+/** Of one that fails also the class that it counts as. */
+function priority(one) {
+  const own = word(`p_${one.priority}`);
+  if (one.effective_priority === one.priority) return own;
+  return [own, h("div", { class: "small warn" }, word("pu_counts_as", word(`p_${one.effective_priority}`)))];
+}
+
 function state(one) {
   const failing = one.targets.find((target) => target.paused || target.failures > 0);
   const [name, kind, why] = one.running ? ["running", "active", ""]
     : !one.enabled ? ["paused", "held", one.paused]
       : one.consecutive_failures > 0 ? ["failing", "failing", one.last_error?.error_message]
-        : one.task_id !== null ? ["waiting", "pending", ""]
+        : one.task_id !== null ? ["waiting", "pending", one.waiting && waitWords(one.waiting)]
           : failing ? ["target", "held", failing.last_error?.error_message]
             : one.last_sync_at ? ["good", "active", ""] : ["new", "pending", ""];
   return [h("span", { class: `status st-${kind}` }, word(`pu_p_${name}`)), why && h("div", { class: "small quiet pu-why" }, why)];
@@ -156,6 +164,9 @@ async function batch(ctx, look) {
   });
   if (!told) return;
   const done = await ctx.act("/api/pull/trigger/batch", { body: { priority: told.priority } });
-  if (done) notice(word("pu_batch_done", ...[done.created_tasks, done.already_pending, done.skipped_running, done.disabled.length].map((n) => number(n))));
+  if (done) {
+    const counts = [done.created_tasks, done.already_pending, done.skipped_running, done.disabled.length].map((n) => number(n));
+    notice([word("pu_batch_done", ...counts), ...done.waiting.map(waitingWords)].join(". "));
+  }
   look();
 }

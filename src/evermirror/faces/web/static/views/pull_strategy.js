@@ -2,10 +2,12 @@
 import { Problem, ask } from "../lib/api.js";
 import { complain, confirm, notice } from "../lib/dialog.js";
 import { h } from "../lib/dom.js";
+import { span } from "../lib/format.js";
 import { empty, facts, section } from "../lib/parts.js";
 import { number, word } from "../lib/words.js";
 
 const AT = "/api/pull/strategy";
+const MINUTE_S = 60;
 const GROUPS = {
   general: ["strategy_name", "enabled", "max_concurrent_pulls", "enable_adaptive"],
   peak: ["enable_peak_avoidance", "peak_hours_start", "peak_hours_end", "peak_max_concurrent", "off_peak_max_concurrent"],
@@ -126,8 +128,19 @@ export function strategyOf(ctx, projects) {
     get told() { return told; },
     look,
     render: () => section("strategy", word("pu_strategy"),
-      !told ? empty(word("loading")) : ctx.session.may("operator") ? form() : readOnly()),
+      !told ? empty(word("loading")) : [told.expected_delay && expected(told.expected_delay), ctx.session.may("operator") ? form() : readOnly()]),
   };
+}
+
+/** How late each class may be, by the strategy that is saved. */
+function expected(delays) {
+  const text = ({ usual_minutes: usual, worst_minutes: worst }) => {
+    const times = [usual, worst].map((minutes) => span(minutes * MINUTE_S));
+    return usual === worst ? word("pu_delay_up_to", times[0]) : word("pu_delay_peak", ...times);
+  };
+  return h("div", { key: "expected" },
+    h("h3", null, word("pu_expected")),
+    facts(Object.entries(delays).map(([priority, delay]) => [word(`p_${priority}`), text(delay)])));
 }
 
 const mayStop = (projects) => confirm({

@@ -4,6 +4,7 @@ import { h } from "../lib/dom.js";
 import { moment, size } from "../lib/format.js";
 import { empty, facts, repoLink, section, when } from "../lib/parts.js";
 import { many, number, word, wordOr } from "../lib/words.js";
+import { waitWords } from "./pull_progress.js";
 
 const AT = "/api/pull/tasks";
 const STEP = 25;
@@ -76,7 +77,7 @@ function details(task) {
     facts([
       [word("pu_project"), repoLink(task.project_key)],
       [word("pu_task"), `#${task.task_id}`],
-      [word("pu_progress"), task.status === "running" ? task.progress : null],
+      [word("pu_progress"), task.waiting ? waitWords(task.waiting) : task.status === "running" ? task.progress : null],
       [word("pu_scheduled"), at(task.scheduled_at)],
       [word("pu_started"), at(task.started_at)],
       [word("pu_completed"), at(task.completed_at)],
