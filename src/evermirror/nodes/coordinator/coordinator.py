@@ -228,18 +228,35 @@ class Coordinator:
                 return AddStatus.EXISTS, known
             if known is None and self._pulling is not None:
                 await self._pulling.forget(record.key)
-            waited = record.key in self.unassigned
-            self.unassigned.add(record.key)  # before anybody can find it
-            try:
-                await self._store.upsert_repos([record])
-            except BaseException:
-                if not waited:
-                    self.unassigned.discard(record.key)
-                raise
+            await self._write(record)
         status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
         await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
         self.on_api_change()
         return status, record
+
+    async def _write(self, record: RepoRecord) -> None:
+        """Into the store; ``changing`` is held."""
+        waited = record.key in self.unassigned
+        self.unassigned.add(record.key)  # before anybody can find it
+        try:
+            await self._store.upsert_repos([record])
+        except BaseException:
+            if not waited:
+                self.unassigned.discard(record.key)
+            raise
+
+    async def pause_repo(self, key_or_url: str, *, paused: bool, actor: str) -> RepoRecord:
+        async with self.changing:
+            known = await self.find_repo(key_or_url)
+            record = apply_info(known, {"enabled": not paused}, credentials=self._credentials)
+            if record == known and record.key not in self.unassigned:
+                return known
+            await self._write(record)
+        await self._store.audit(actor, "repo.paused" if paused else "repo.resumed", record.key, None)
+        self.on_api_change()
+        await self.follow([record])
+        await self.assign([record])
+        return await self.find_repo(record.key)
 
     async def assign(self, records: list[RepoRecord]) -> None:
         """Have the fleet hold repos that are new, or hear of what changed about them."""
@@ -274,14 +291,16 @@ class Coordinator:
     async def count_repos(self, which: RepoFilter) -> int:
         return await self._store.count_repos(which)
 
-    async def remove_repo(self, key_or_url: str, *, actor: str) -> RepoRecord:
+    async def remove_repo(self, key_or_url: str, *, actor: str, dry_run: bool = False) -> RepoRecord:
         async with self.changing:
             record = await self.find_repo(key_or_url)
             if record.source != "api":
                 raise Conflict(
                     f"{record.key} is in the {record.source}, which would bring it back",
-                    hint='Remove its line there, or disable it: additional_info {"enabled": false}',
+                    hint="Remove its line there, or pause it: `evermirror pause KEY`",
                 )
+            if dry_run:
+                return record
             await self.release([record.key])
         await self._store.audit(actor, "repo.removed", record.key, None)
         self.on_api_change()
@@ -305,7 +324,7 @@ class Coordinator:
         asked = self._tasks.moment
         record = await self._find_or_add(key_or_url, may_add=may_add, actor=actor)
         if not record.enabled:
-            raise UsageError(f"{record.key} is disabled", hint="Enable it first")
+            raise UsageError(f"{record.key} is paused", hint="Resume it first: `evermirror resume KEY`")
         wanted = sync_params(params)
         if self._pulling is not None:
             pulled = await self._pulling.submit(record.key, trigger, user=actor, params=wanted)
@@ -367,13 +386,15 @@ class Coordinator:
         return await self.submit_task(record.key, asked, trigger=Trigger.API, actor=actor, may_add=False)
 
     async def undelete(self, key_or_url: str, *, actor: str) -> RepoRecord:
-        bare = RepoKey(key_or_url.rstrip("/").removesuffix(".git"))
-        key = parse_url(key_or_url, self._rules).key if is_url(key_or_url) else bare
+        bare = key_or_url.rstrip("/").removesuffix(".git")
+        name = parse_url(key_or_url, self._rules).key if is_url(key_or_url) else bare
         async with self.changing:
+            known = await self._store.find_repo(name, removed=True) or await self._store.find_removed(name)
+            if known is None:
+                raise NotFound(f"no repo {key_or_url!r}", hint="Add it with `evermirror add URL`")
+            key = known.key
             if await self._find_key(key) is not None and key not in self.unassigned:
                 raise Conflict(f"{key} is in the catalog", hint="There is nothing to undelete")
-            if await self._store.find_repo(key, removed=True) is None:
-                raise NotFound(f"no repo {key_or_url!r}", hint="Add it with `evermirror add URL`")
             record = await self._store.restore_repo(key, self._clock())
             self.unassigned.add(key)
             if record.source != "api":  # the catalog it came from would take it away again
