@@ -15,7 +15,7 @@ from dataclasses import replace
 import structlog
 
 from evermirror.core.fleet.decisions import Alert, Assign
-from evermirror.core.fleet.events import CatalogChanged, CatalogRepo
+from evermirror.core.fleet.events import CatalogChanged
 from evermirror.core.keep.choose import choose
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
@@ -23,6 +23,7 @@ from evermirror.errors import Conflict, NotFound, UsageError
 from evermirror.model.figures import PushHistory
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import Progress, Report, Synced, WorkerStatus
+from evermirror.model.plan import StepCode
 from evermirror.model.push import Standings
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey, RepoRecord
@@ -31,6 +32,7 @@ from evermirror.model.url import UrlRules, parse_url
 from evermirror.model.whole import CoursePoint
 from evermirror.model.wire import PROTOCOL
 from evermirror.model.worker import WorkerId
+from evermirror.nodes.coordinator.assigning import Assigning
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.fleet_alerts import FleetAlerts
 from evermirror.nodes.coordinator.followers import Followers
@@ -86,7 +88,8 @@ class Coordinator:
         self._alerts = alerts or FleetAlerts()
         self.figures = Figures(store, self._statuses, fresh_bound_s, clock, self._name_of)
         self._pulling: Pulling | None = None
-        self.unassigned: set[RepoKey] = set()  # in the store, and the fleet is to hear of it
+        self._assigning = Assigning(store, lambda: self.fleet)
+        self.assign, self.unassigned = self._assigning.assign, self._assigning.unassigned
         self._poke = asyncio.Event()
         self.changing = asyncio.Lock()  # a change of the catalog is read, decided and written as one
 
@@ -99,6 +102,7 @@ class Coordinator:
     def pull_with(self, pulling: Pulling) -> None:
         """Who says when projects are synced; it has loaded them."""
         self._pulling = pulling
+        self._assigning.pull_with(pulling)
 
     @property
     def tasks(self) -> Tasks:
@@ -228,22 +232,11 @@ class Coordinator:
                 return AddStatus.EXISTS, known
             if known is None and self._pulling is not None:
                 await self._pulling.forget(record.key)
-            await self._write(record)
+            await self._assigning.store(record)
         status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
         await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
         self.on_api_change()
         return status, record
-
-    async def _write(self, record: RepoRecord) -> None:
-        """Into the store; ``changing`` is held."""
-        waited = record.key in self.unassigned
-        self.unassigned.add(record.key)  # before anybody can find it
-        try:
-            await self._store.upsert_repos([record])
-        except BaseException:
-            if not waited:
-                self.unassigned.discard(record.key)
-            raise
 
     async def pause_repo(self, key_or_url: str, *, paused: bool, actor: str) -> RepoRecord:
         async with self.changing:
@@ -251,17 +244,12 @@ class Coordinator:
             record = apply_info(known, {"enabled": not paused}, credentials=self._credentials)
             if record == known and record.key not in self.unassigned:
                 return known
-            await self._write(record)
+            await self._assigning.store(record)
         await self._store.audit(actor, "repo.paused" if paused else "repo.resumed", record.key, None)
         self.on_api_change()
         await self.follow([record])
         await self.assign([record])
         return await self.find_repo(record.key)
-
-    async def assign(self, records: list[RepoRecord]) -> None:
-        """Have the fleet hold repos that are new, or hear of what changed about them."""
-        await self.fleet.tell(CatalogChanged(put=tuple(self._placed(r) for r in records)))
-        self.unassigned.difference_update(r.key for r in records)
 
     async def follow(self, records: Iterable[RepoRecord], lines: Lines | None = None) -> set[RepoKey]:
         """Projects are as their repos, and the targets that their lines name; returns those that are to be
@@ -421,7 +409,10 @@ class Coordinator:
         return await self._reading.refs((await self.find_repo(key_or_url)).key)
 
     async def plan(self, which: str | RepoRecord) -> PollPlan:
-        return await self._reading.plan((await self._known(which)).key)
+        key = (await self._known(which)).key
+        if self._assigning.waits_for_its_task(key):
+            return PollPlan.without_time(StepCode.PROJECT, "cloned by its first task")
+        return await self._reading.plan(key)
 
     async def pushes(self, key: RepoKey, begin: float) -> PushHistory:
         return await self._store.pushes(key, begin)
@@ -453,9 +444,3 @@ class Coordinator:
     def _name_of(self, worker: WorkerId) -> str | None:
         who = self.fleet.machine.record(worker)
         return who.facts.name if who is not None else None
-
-    def _placed(self, record: RepoRecord) -> CatalogRepo:
-        """What placement must know of a repo."""
-        spec, pulling = record.spec, self._pulling
-        secret = spec.credential is not None or (pulling is not None and pulling.has_credentials(spec.key))
-        return CatalogRepo(spec.key, trusted_only=spec.private or secret, pins=record.pins)
