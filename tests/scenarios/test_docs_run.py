@@ -28,9 +28,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.mark.parametrize("page", RUN)
 def test_the_commands_of_a_page_do_what_it_says(page: str, made: World) -> None:
     blocks = [block for block in shell_blocks(page) if block.is_run]
-    made.begin(page, "".join(block.text for block in blocks))
+    made.begin("".join(block.text for block in blocks))
     try:
-        for block in blocks:
-            made.run(block)
+        wrong = [told for block in blocks for told in made.run(block)]
     finally:
         made.end()
+    assert not wrong, "\n\n".join(wrong)
