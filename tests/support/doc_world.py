@@ -13,6 +13,7 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -72,7 +73,7 @@ class World:
         """Nothing is left of the page before that would be in the way of this one's ``text``."""
         tokens = json.loads(self._evermirror("token", "list", "--json")) if "token create" in text else ()
         for token in tokens:
-            if token["revoked_at"] is None:
+            if token["revoked_at"] is None and token["name"] != "door":
                 self._evermirror("token", "revoke", str(token["id"]))
 
     def run(self, block: Block) -> list[str]:
@@ -316,6 +317,7 @@ def _furnish(made: World, receiver: str) -> None:
     (made.folder / "evermirror.toml").write_text(
         f'[server]\nlisten = "127.0.0.1:{made.port}"\ngrpc_listen = "127.0.0.1:{made.grpc_port}"\n'
         f'[upstreams]\nallow = ["localhost", "127.0.0.1"]\nca_file = "{made.folder / "ca.pem"}"\n'
+        '[catalog]\nsources = ["my-urls.txt"]\n'
         "[auth]\ntokens_required = false\n"  # else the first token would shut out who has none
         f'[webhooks]\nurl = "{made.url}"\ngitlab_secret = "{SECRET}"\ngithub_secret = "{SECRET}"\n'
         f'[channels.ops]\ntype = "webhook"\nurl = "{receiver}/alerts"\nsecret = "{SECRET}"\n'
@@ -325,6 +327,8 @@ def _furnish(made: World, receiver: str) -> None:
 
 def _live_in(made: World) -> None:
     """Repositories that are mirrored, two of which upstream rewrote; one that fails."""
+    made._evermirror("token", "create", "--role", "worker", "--name", "door")  # it opens with the first
+    assert _until(lambda: _listens(made.grpc_port))
     made.tidy()
     for name in ("git/git", "team/app"):
         _sync(made, name)
@@ -338,6 +342,11 @@ def _sync(made: World, name: str) -> None:
     body = {"git_url": f"https://{made.host}/{name}", "additional_params": {}}
     task = made.client.post("/api/tasks", json=body).json()["task_id"]
     assert _until(lambda: made.client.get(f"/api/tasks/{task}").json()["status"] in ("success", "skipped"))
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _until(holds: Callable[[], bool]) -> bool:
