@@ -8,6 +8,7 @@ import contextlib
 import json
 import sqlite3
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -99,6 +100,48 @@ class Pulls:
 
 def allowing(*servers: UpstreamServer, **more: object) -> dict[str, object]:
     return {"allow": [server.host for server in servers], **more}
+
+
+MANY = 12  # more than are pulled at once
+
+
+@pytest.mark.parametrize("how", ["api", "catalog"])
+async def test_many_new_projects_are_synced_once_each(how, stage, upstream, forge, tmp_path):
+    names = [f"devops/p{n}" for n in range(MANY)]
+    first = upstream.create(names[0], commits=3)
+    sources = [first, *(upstream.copy(first, name) for name in names[1:])]
+    targets = [target_of(forge, name) for name in names]
+    listed = tmp_path / "urls.txt"
+    lines = [f"{s.url} alias={n} target={t.url}" for n, s, t in zip(names, sources, targets, strict=True)]
+    listed.write_text("\n".join(lines) if how == "catalog" else "")
+    async with stage.up(upstreams=allowing(upstream, forge), catalog={"sources": [str(listed)]}) as up:
+        pulls = Pulls(up)
+        for name, source, target in zip(names, sources, targets, strict=True) if how == "api" else ():
+            await pulls.create(name, source, target)
+        for name in names:
+            ended = await pulls.until_ended(name)
+            assert (ended["status"], ended["changes_count"], ended["has_changes"]) == ("success", 3, True)
+        assert [len(await pulls.tasks(name)) for name in names] == [1] * MANY
+        assert all(target.refs() == first.public_refs() for target in targets)
+        asked = Counter(request.path.partition(".git")[0] for request in upstream.requests)
+        assert set(asked.values()) == {3}  # refs by us, then git's clone: its refs and its pack
+
+
+async def test_a_new_project_is_not_cloned_before_the_strategy_lets_it(stage, upstream, forge):
+    source, target = upstream.create("team/x"), target_of(forge, "a/x")
+    async with stage.up(upstreams=allowing(upstream, forge)) as up:
+        pulls = Pulls(up)
+        await up.client.put("/api/pull/strategy", json={"enabled": False})
+        await pulls.create("devops/x", source, target)
+        shown = (await up.client.get(f"/api/repos/{up.key('team/x')}")).json()
+        assert (shown["status"], shown["holders"]) == ("pending", [])
+        assert shown["plan"]["reason"] == "the schedule of all pulls is off"
+        other = upstream.create("team/other")
+        await up.client.post("/api/git_urls", json={"git_url": other.url})
+        await up.until_status("team/other", "active")
+        assert not [r for r in upstream.requests if r.path.startswith("/team/x")]
+        assert (await pulls.trigger("devops/x"))["status"] == "success"  # who asks for it need not wait
+        assert target.refs() == source.public_refs()
 
 
 async def test_a_project_is_mirrored_and_pushed_on_to_all_its_targets_and_follows(stage, upstream, forge):

@@ -70,6 +70,8 @@ class Follower:
             "EVERMIRROR_SERVER__GRPC_LISTEN": "127.0.0.1:0",
             "SOURCE_TOKEN": "glpat-source",
             "TARGET_TOKEN": "glpat-target",
+            "DINGTALK_URL": f"{self.bot.base}/robot/send?access_token=ding-secret",
+            "DINGTALK_SECRET": "SEC-of-the-bot",
         }
 
     def run(self, line: str) -> str:
@@ -127,9 +129,6 @@ def test_the_guide_leads_from_nothing_to_equal_targets_with_alerts_and_a_report(
     secrets = [line for line in lines if "secrets" in line]
     for line in secrets:
         follower.run(line)
-    kept = follower.folder / "secrets"
-    (kept / "dingtalk.url").write_text(f"{follower.bot.base}/robot/send?access_token=ding-secret")
-    (kept / "dingtalk.secret").write_text("SEC-of-the-bot")
     (follower.folder / "evermirror.toml").write_text(follower.settings())
     follower.run("evermirror config check")
     up = follower.start("evermirror up")

@@ -108,8 +108,10 @@ class FakeCoordinator:
 
         return sorted(found, key=place, reverse=which.sort.descending)
 
-    async def remove_repo(self, key_or_url, *, actor):
+    async def remove_repo(self, key_or_url, *, actor, dry_run=False):
         record = await self.find_repo(key_or_url)
+        if dry_run:
+            return record
         self.audit.append((actor, "remove", record.key))
         self.removed[record.key] = self.repos.pop(record.key)
         return record
@@ -194,6 +196,12 @@ class FakeCoordinator:
             raise Conflict(f"nothing of {key} is held back")
         self.audit.append((actor, "confirm", key))
         return await self.submit_task(key, TaskParams(), trigger=Trigger.API, actor=actor, may_add=False)
+
+    async def pause_repo(self, key_or_url, *, paused, actor):
+        record = await self.find_repo(key_or_url)
+        self.audit.append((actor, "pause" if paused else "resume", record.key))
+        self.repos[record.key] = replace(record, enabled=not paused)
+        return self.repos[record.key]
 
     async def undelete(self, key_or_url, *, actor):
         key = key_of(key_or_url)

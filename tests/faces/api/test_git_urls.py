@@ -31,6 +31,26 @@ async def test_adding_says_added_then_exists_then_updated(client):
     assert await add({"team": "kernel"}) == {"git_url": URL, "status": "updated"}
 
 
+async def test_a_removal_is_rehearsed(client, api_service):
+    await client.post("/api/git_urls", json={"git_url": URL})
+    answer = await client.delete("/api/git_urls/github.com/username/repo?dry_run=true")
+    assert answer.json() == {"git_url": URL, "status": "removable"}
+    assert (await client.get("/api/git_urls/github.com/username/repo")).status_code == 200
+    assert [action for _, action, _ in api_service.audit] == ["add"]
+    assert (await client.delete("/api/git_urls/github.com/no/such?dry_run=true")).status_code == 404
+
+
+async def test_a_repo_is_paused_and_resumed(client):
+    await client.post("/api/git_urls", json={"git_url": URL})
+    path = "/api/repos/github.com/username/repo"
+    for action, word, enabled in (("pause", "paused", False), ("resume", "resumed", True)):
+        answer = (await client.post(f"{path}/-/{action}")).json()
+        assert answer == {"key": "github.com/username/repo", "git_url": URL, "status": word}
+        assert (await client.get(path)).json()["enabled"] is enabled
+        assert (await client.get(f"{path}/-/{action}")).status_code == 405
+    assert (await client.post("/api/repos/github.com/no/such/-/pause")).status_code == 404
+
+
 @pytest.mark.parametrize("spelling", SPELLINGS)
 async def test_a_url_is_shown_by_key_and_by_url_in_any_encoding(client, spelling):
     await client.post("/api/git_urls", json={"git_url": URL, "additional_info": {"team": "内核"}})

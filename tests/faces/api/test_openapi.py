@@ -83,6 +83,7 @@ async def test_the_document_names_every_operation_and_no_other_host(client):
         ("GET", "/api/repos/{key}/-/holders"), ("GET", "/api/overview"), ("GET", "/api/version"),
         ("GET", "/api/repos/{key}/-/history"), ("POST", "/api/repos/{key}/-/restore"),
         ("POST", "/api/repos/{key}/-/confirm"), ("POST", "/api/repos/{key}/-/undelete"),
+        ("POST", "/api/repos/{key}/-/pause"), ("POST", "/api/repos/{key}/-/resume"),
         ("GET", "/api/fleet"), ("GET", "/api/fleet/workers/{name}"),
         ("POST", "/api/fleet/workers/{name}/drain"), ("POST", "/api/fleet/workers/{name}/resume"),
         ("POST", "/api/fleet/workers/{name}/retire"), ("POST", "/api/fleet/workers/{name}/quarantine"),

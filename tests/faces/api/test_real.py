@@ -482,7 +482,8 @@ OPERATIONS = [
     "GET /api/overview", "GET /api/overview/course", "GET /api/me", "GET /api/version", "GET /healthz",
     "GET /readyz", "GET /metrics",
     "DELETE /api/pull/projects/{key}",
-    # Last: it pauses whole catalogs.
+    # Last: they pause repos, and whole catalogs.
+    "POST /api/repos/{key}/-/pause", "POST /api/repos/{key}/-/resume",
     "POST /api/bulk", "GET /api/bulk", "GET /api/bulk/{order_id}", "POST /api/bulk/{order_id}/stop",
 ]  # fmt: skip
 

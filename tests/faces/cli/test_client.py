@@ -28,6 +28,7 @@ def item(key: str = KEY, **more: object) -> dict[str, object]:
         "git_url": f"https://{key}",
         "additional_info": {},
         "last_updated": iso(timedelta(hours=2)),
+        "changed_at": iso(timedelta(hours=2)),
         "status": "active",
         "priority": "normal",
         "verified_at": iso(timedelta(hours=3, minutes=6)),  # a tenth of an hour: a test takes its time
@@ -146,6 +147,69 @@ def test_remove_names_any_key_whole(key, ask, api):
     result = ask("remove", key, "--yes")
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith("removed")
+
+
+def test_remove_is_refused_before_anybody_is_asked(ask, api, tmp_path):
+    api.on("DELETE", f"/api/git_urls/{KEY}", problem(409, f"{KEY} is in the list urls.txt"))
+    shown = on_terminal(["remove", KEY], {"EVERMIRROR_SERVER": api.url, "HOME": str(tmp_path)}, tmp_path)
+    assert b"is in the list urls.txt" in shown
+    assert b"Stop mirroring" not in shown
+    assert [query for *_, query, _, _ in api.asked] == [{"dry_run": ["true"]}]
+
+
+SECRET_URLS = ["https://joe:c4n4ry@h.org/a", "https://c4n4ry@h.org/b", "https://joe:c4n/4ry@h.org/c"]
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_the_password_in_a_url_is_told_to_nobody(as_json, ask, api):
+    api.on("POST", "/api/git_urls", problem(422, "the URL carries a user name or password"))
+    result = ask("add", *SECRET_URLS, *as_json)
+    assert result.returncode == 2
+    assert "https://***@h.org/a: the URL carries" in result.stderr
+    for text in (result.stdout, result.stderr):
+        assert "4ry" not in text
+    for command in ("remove", "status", "sync"):
+        api.on("DELETE", f"/api/git_urls/{SECRET_URLS[0]}", problem(404, f"{SECRET_URLS[0]!r} is not known"))
+        result = ask(command, SECRET_URLS[0], *(["--yes"] if command == "remove" else []))
+        assert result.returncode == 5
+        assert "4ry" not in result.stderr
+
+
+def test_values_that_are_not_known_are_refused_with_those_that_are(ask, api):
+    for option, words in (
+        ("--status", "pending, active, failing, gone, auth, held, inactive"),
+        ("--priority", "critical, high, normal, low"),
+        ("--sort", "key, verified, changed, size, failures"),
+        ("--failure", "NETWORK_TIMEOUT"),
+    ):
+        result = ask("repos", option, "foo")
+        assert (result.returncode, result.stdout) == (2, "")
+        assert f"{option} 'foo' is not one of {words}".lower() in result.stderr.lower()
+    assert "inactive: paused" in ask("repos", "--status", "foo").stderr
+    assert api.asked == []
+
+
+def complete(ask, words: str) -> list[str]:
+    env = {"_EVERMIRROR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    return ask(env=env).stdout.split()
+
+
+def test_keys_are_completed(ask, api):
+    items = [item(), item("github.com/other/name", alias="other/alias")]
+    api.on("GET", "/api/git_urls", (200, {"items": items, "next_cursor": None}))
+    assert complete(ask, "evermirror sync ") == [KEY, "github.com/other/name"]
+    assert complete(ask, "evermirror pause github.com/ow") == [KEY]
+    assert complete(ask, "evermirror status ot") == ["other/alias", "other/name"]
+    assert complete(ask, f"evermirror remove {KEY} own") == ["owner/name"]
+    assert complete(ask, "evermirror repos --status in") == ["inactive"]
+    assert api.asked[1][2] == {"search": ["github.com/ow"], "limit": ["100"]}
+
+
+def test_without_a_server_no_key_is_completed(run):
+    def ask(env):
+        return run(env={"EVERMIRROR_SERVER": "http://127.0.0.1:1", **env})
+
+    assert complete(ask, "evermirror sync x") == []
 
 
 def test_remove_without_a_yes_removes_nothing(ask, api):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from evermirror import __version__
+from evermirror.faces.cli import tokens
 from tests.faces.cli.conftest import SRC
 
 CANARY = "c4n4ry-s3cr3t"
@@ -222,6 +223,84 @@ def test_tokens_are_made_listed_and_revoked_offline(run, tmp_path):
     assert database.parent.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["token", "create", "--role", "admin"],
+        ["token", "list"],
+        ["token", "revoke", "joe"],
+        ["audit"],
+        ["backup", "copy.db"],
+        ["restore-backup", "copy.db"],
+        ["migrate"],
+        ["migrate", "--dry-run"],
+    ],
+)
+def test_with_a_server_named_no_command_works_on_a_folder_that_was_not(args, run, here):
+    refused = run(*args, env={"EVERMIRROR_SERVER": "https://mirror.example.org"})
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "not through a server such as https://mirror.example.org" in refused.stderr
+    assert "--data DIR" in refused.stderr
+    (here / "evermirror.toml").write_text('[client]\nserver = "https://mirror.example.org"\n')
+    assert run(*args).returncode == 2
+    assert [file.name for file in here.iterdir()] == ["evermirror.toml"]
+
+
+@pytest.mark.parametrize("how", ["flag", "environment", "file"])
+def test_a_data_folder_that_is_named_is_worked_on_although_a_server_is_named(how, run, here):
+    env = {"EVERMIRROR_SERVER": "https://mirror.example.org"}
+    flag = ["--data", "kept"] if how == "flag" else []
+    if how == "environment":
+        env["EVERMIRROR_DATA__DIR"] = "kept"
+    if how == "file":
+        (here / "evermirror.toml").write_text('[data]\ndir = "kept"\n')
+    made = run("token", "create", "--role", "admin", "--json", *flag, env=env)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert (here / "kept" / "evermirror.db").exists()
+    assert not (here / "data").exists()
+
+
+def test_a_database_that_is_here_is_used_and_told_where_a_server_is_named(run, here):
+    run("token", "create", "--role", "admin", "--name", "joe")
+    listed = run("token", "list", "--json", env={"EVERMIRROR_SERVER": "https://mirror.example.org"})
+    assert [t["name"] for t in json.loads(listed.stdout)] == ["joe"]
+    place = here / "data" / "evermirror.db"
+    assert listed.stderr == f"on {place}; the server https://mirror.example.org is not asked\n"
+
+
+def test_to_look_for_tokens_makes_no_database(run, here):
+    for args, said in ((["token", "list"], "[]"), (["audit"], "[]")):
+        looked = run(*args, "--json")
+        assert (looked.returncode, looked.stdout.strip()) == (0, said)
+        assert looked.stderr == f"there is no database {here / 'data' / 'evermirror.db'} yet\n"
+    revoked = run("token", "revoke", "joe")
+    assert (revoked.returncode, "no token 'joe'" in revoked.stderr) == (5, True)
+    assert list(here.iterdir()) == []
+
+
+def test_the_audit_log_is_told_in_words(run):
+    run("token", "create", "--role", "worker", "--name", "attic", "--operator", "bob")
+    (row,) = run("audit").stdout.splitlines()[1:]
+    assert row.split("token.create")[1].split() == ["attic", "role:", "worker,", "operator:", "bob"]
+    assert "{" not in row
+
+
+def test_details_of_the_audit_log_are_words_whatever_they_hold():
+    detail = {"task": 7, "force": True, "why": None, "keys": ["a", "b"], "limits": {"slots": 3}}
+    assert tokens._in_words(detail) == "task: 7, force: yes, keys: a, b, limits: slots: 3"
+    assert tokens._in_words(["one", "two"]) == "one, two"
+    assert tokens._in_words(None) == ""
+
+
+def test_times_of_tokens_and_of_the_audit_log_are_iso_in_json(run):
+    run("token", "create", "--role", "admin", "--name", "joe")
+    (token,) = json.loads(run("token", "list", "--json").stdout)
+    (noted,) = json.loads(run("audit", "--json").stdout)
+    for at in (token["created_at"], noted["at"]):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", at)
+    assert token["revoked_at"] is None
+
+
 def test_a_data_folder_that_cannot_be_made_is_2(run, tmp_path):
     (tmp_path / "here" / "data").write_text("a file")
     result = run("token", "list")
@@ -246,6 +325,19 @@ def doctor(run, **settings: str) -> tuple[int, dict[str, dict[str, str]]]:
     answer = json.loads(result.stdout)
     assert answer["ok"] == (result.returncode == 0)
     return result.returncode, {c["name"]: c for c in answer["checks"]}
+
+
+def test_doctor_knows_a_relative_data_folder_that_is_there(run, here):
+    assert "(not made yet)" in doctor(run)[1]["data folder"]["what"]
+    (here / "data").mkdir()
+    assert doctor(run)[1]["data folder"]["what"] == "data is writable and tells case apart"
+
+
+def test_doctor_says_that_it_does_not_look_at_the_server_that_is_named(run):
+    assert "server" not in doctor(run)[1]
+    named = doctor(run, EVERMIRROR_SERVER="https://mirror.example.org")[1]["server"]
+    assert named["level"] == "note"
+    assert "https://mirror.example.org is named for commands, and is not looked at" in named["what"]
 
 
 def test_doctor_finds_a_fit_machine_fit(run, tmp_path):

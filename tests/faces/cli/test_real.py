@@ -186,13 +186,97 @@ def test_an_alias_is_as_good_as_a_key(cli, node, upstream):
     cli("sync", "kernel/linux", "--wait", "30")
     cli("remove", "kernel/linux", "--yes")
     cli("status", "kernel/linux", code=5)
+    assert cli("restore", "kernel/linux").stdout == f"restored  {url}\n"
+    assert json.loads(cli("status", "kernel/linux", "--json").stdout)["git_url"] == url
+    assert "is in the catalog" in cli("restore", "kernel/linux", code=1).stderr
+
+
+def test_a_repository_is_found_by_owner_and_name_where_one_ends_so(cli, node, upstream, key, repo):
+    short = "team/x"
+    assert json.loads(cli("status", short, "--json").stdout)["key"] == key
+    assert f"{short}: nothing had changed" in cli("sync", short, "--wait", "30").stdout
+    assert cli("pause", short).stdout == f"paused  {repo.url}\n"
+    assert cli("resume", f"{short}.git").stdout == f"resumed  {repo.url}\n"
+    assert f"Did you mean {key}?" in cli("status", "x", code=5).stderr
+    cli("status", "eam/x", code=5)
+    other = upstream.create("more/team/x")
+    cli("add", other.url)
+    done = cli("remove", short, "--yes", code=5)
+    assert f"Did you mean {upstream.host}/more/team/x, {key}?" in done.stderr
+    assert node.status(key) == "active"
+
+
+def test_a_paused_repository_says_so_until_it_is_resumed(cli, node, repo, key):
+    assert cli("pause", key).stdout == f"paused  {repo.url}\n"
+    assert "inactive (paused)" in cli("status", key).stdout
+    assert "1 inactive" in cli("status").stdout
+    listed = json.loads(cli("repos", "--status", "inactive", "--json").stdout)["items"]
+    assert [r["key"] for r in listed] == [key]
+    done = cli("sync", key, "--wait", code=2)
+    assert "is paused" in done.stderr
+    assert "evermirror resume" in done.stderr
+    cli("pause", key)  # once more changes nothing
+    assert cli("resume", key).stdout == f"resumed  {repo.url}\n"
+    tip = repo.commit()
+    assert tip[:12] in cli("sync", key, "--wait", "30").stdout
+    assert cli("pause", "github.com/no/such", code=5).stdout == ""
+    audit = json.loads(cli("audit", "--data", str(node.node.config.data.dir), "--json").stdout)
+    assert [a["action"] for a in audit if a["subject"] == key] == [
+        "repo.resumed",
+        "repo.paused",
+        "repo.added",
+    ]
+
+
+def test_a_paused_repository_is_not_looked_at(run, tmp_path, upstream):
+    paused, other = upstream.create("team/paused"), upstream.create("team/other")
+
+    def looks(repo):
+        return sum(r.path.startswith(f"/{repo.name}") for r in list(upstream.requests))
+
+    def some_looks(node, repo):
+        before = looks(repo)
+        node.until(lambda: looks(repo) > before + 3)
+
+    with NodeThread(tmp_path, upstream.host, schedule__min_gap="100ms", schedule__max_gap="1s") as node:
+        for repo in (paused, other):
+            node.add(repo.url)
+            some_looks(node, repo)
+        assert run("pause", "team/paused", env={"EVERMIRROR_SERVER": node.url}).returncode == 0
+        some_looks(node, other)  # what was under way has ended
+        before = looks(paused)
+        some_looks(node, other)
+        assert looks(paused) == before
+        assert run("resume", "team/paused", env={"EVERMIRROR_SERVER": node.url}).returncode == 0
+        some_looks(node, paused)
+
+
+def test_what_was_never_fetched_never_changed(cli, node, upstream):
+    cli("add", upstream.url("team/none.git"))
+    node.until(lambda: node.status(f"{upstream.host}/team/none") == "gone")
+    row = cli("repos").stdout.splitlines()[1].split()
+    assert row[3:5] == ["–", "–"]
+    (changed,) = [
+        line for line in cli("status", "team/none").stdout.splitlines() if line.startswith("changed")
+    ]
+    assert changed.split() == ["changed", "–"]
+
+
+def test_times_in_the_result_of_a_task_are_iso(cli, repo, key):
+    repo.force_push()
+    result = json.loads(cli("sync", key, "--wait", "30", "--json").stdout)["result"]
+    for at in (result["verified_at"], result["kept"][0]["at"]):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", at)
+    assert isinstance(result["duration_s"], float)
 
 
 def test_remove_takes_it_out_and_asks_where_nobody_said_yes(cli, node, repo, key):
     done = cli("remove", key, code=2)
     assert "--yes" in done.stderr
     assert node.status(key) == "active"
-    assert cli("remove", key, "--yes").stdout == f"removed  {repo.url}\n"
+    done = cli("remove", key, "--yes")
+    assert done.stdout == f"removed  {repo.url}\n"
+    assert f"undo: `evermirror restore {repo.url}`" in done.stderr
     assert json.loads(cli("repos", "--json").stdout)["items"] == []
     cli("add", repo.url)
     assert json.loads(cli("remove", key, "-y", "--json").stdout) == {

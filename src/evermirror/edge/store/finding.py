@@ -18,6 +18,12 @@ NAMES_IN_QUERY = 500  # named in one statement
 _EVER_BY_KEY = sa.select(repos).where(repos.c.key == sa.bindparam("name"))
 _BY_KEY = _EVER_BY_KEY.where(IN_CATALOG)
 _BY_ALIAS = sa.select(repos).where(repos.c.alias == sa.bindparam("name"), IN_CATALOG)
+_LAST_REMOVED = (
+    sa.select(repos)
+    .where(repos.c.alias == sa.bindparam("name"), repos.c.removed_at.is_not(None))
+    .order_by(repos.c.removed_at.desc())
+    .limit(1)
+)
 
 
 async def find(db: Database, key_or_alias: str, *, removed: bool = False) -> RepoRecord | None:
@@ -29,6 +35,15 @@ async def find(db: Database, key_or_alias: str, *, removed: bool = False) -> Rep
         row = (await c.execute(_EVER_BY_KEY if removed else _BY_KEY, this)).one_or_none()
         if row is None:
             row = (await c.execute(_BY_ALIAS, this)).one_or_none()
+    return None if row is None else rows.repo_out(row)
+
+
+async def find_removed(db: Database, alias: str) -> RepoRecord | None:
+    """The last repo that left the catalog with this alias. Looks at every repo."""
+    if not rows.storable(alias):
+        return None
+    async with db.read() as c:
+        row = (await c.execute(_LAST_REMOVED, {"name": alias})).one_or_none()
     return None if row is None else rows.repo_out(row)
 
 

@@ -120,6 +120,10 @@ class Store(
         """``removed`` also finds one that left the catalog; it is told as inactive."""
         return await whole(finding.find(self._db, key_or_alias, removed=removed))
 
+    async def find_removed(self, alias: str) -> RepoRecord | None:
+        """The last repo that left the catalog with this alias."""
+        return await whole(finding.find_removed(self._db, alias))
+
     async def find_repos(
         self, keys: Iterable[RepoKey], *, removed: bool = False
     ) -> dict[RepoKey, RepoRecord]:

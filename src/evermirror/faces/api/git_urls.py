@@ -127,14 +127,20 @@ async def get_git_url(key: KeyPath, api: ApiDep, caller: CallerDep) -> GitUrlVie
     summary="Remove one",
     responses=problems(Kind.NOT_FOUND, Kind.INVALID, Kind.CONFLICT),
 )
-async def remove_git_url(key: KeyPath, api: ApiDep, caller: CallerDep) -> GitUrlRemoved:
-    """It is no longer mirrored; its mirror goes to the trash."""
+async def remove_git_url(
+    key: KeyPath,
+    api: ApiDep,
+    caller: CallerDep,
+    dry_run: Annotated[bool, Query(description="Only tell whether it could be")] = False,
+) -> GitUrlRemoved:
+    """It is no longer mirrored; its mirror goes to the trash, from where `POST /api/repos/{key}/-/undelete`
+    brings it back."""
     caller.need(Role.OPERATOR)
     try:
-        record = await api.service.remove_repo(key, actor=caller.name)
+        record = await api.service.remove_repo(key, actor=caller.name, dry_run=dry_run)
     except (NotFound, InvalidUrl):
         raise no_such_repo(key) from None
-    return GitUrlRemoved(git_url=git_url_view(record).git_url)
+    return GitUrlRemoved(git_url=git_url_view(record).git_url, status="removable" if dry_run else "removed")
 
 
 async def _page(api: Api, which: RepoFilter) -> tuple[tuple[RepoRecord, ...], bool]:

@@ -1,4 +1,5 @@
-"""What upstream threw away: listed and restored. What a guard holds back, confirmed; removed repos, back."""
+"""What upstream threw away: listed and restored. What a guard holds back, confirmed; removed repos, back;
+repos paused and resumed."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evermirror.core.keep.choose import DATE_CHARS_MAX, shown_date
 from evermirror.errors import InvalidUrl, NotFound
+from evermirror.faces.api.auth import Caller
 from evermirror.faces.api.context import (
     WRITE_PROBLEMS,
+    Api,
     ApiDep,
     CallerDep,
     KeyPath,
@@ -73,6 +76,14 @@ class Undeleted(BaseModel):
 
     git_url: str
     status: Literal["restored"] = "restored"
+
+
+class Paused(BaseModel):
+    """Whether it is looked at from now on."""
+
+    key: str
+    git_url: str
+    status: Literal["paused", "resumed"]
 
 
 @router.get(
@@ -142,6 +153,36 @@ async def undelete(key: KeyPath, api: ApiDep, caller: CallerDep) -> Undeleted:
     return Undeleted(git_url=git_url_view(record).git_url)
 
 
+@router.post(
+    "/api/repos/{key:path}/-/pause",
+    summary="Stop looking at a repo",
+    responses=problems(Kind.NOT_FOUND, Kind.INVALID),
+)
+async def pause(key: KeyPath, api: ApiDep, caller: CallerDep) -> Paused:
+    """Until it is resumed, whatever the catalog says. Its mirror stays and is served."""
+    return await _paused(key, api, caller, paused=True)
+
+
+@router.post(
+    "/api/repos/{key:path}/-/resume",
+    summary="Look at a paused repo again",
+    responses=problems(Kind.NOT_FOUND, Kind.INVALID),
+)
+async def resume(key: KeyPath, api: ApiDep, caller: CallerDep) -> Paused:
+    """Also where the catalog disabled it."""
+    return await _paused(key, api, caller, paused=False)
+
+
+async def _paused(key: str, api: Api, caller: Caller, *, paused: bool) -> Paused:
+    caller.need(Role.OPERATOR)
+    record = await find_visible(api, caller, key)
+    record = await api.service.pause_repo(record.key, paused=paused, actor=caller.name)
+    view = git_url_view(record)
+    return Paused(key=view.key, git_url=view.git_url, status="paused" if paused else "resumed")
+
+
+@router.get("/api/repos/{key:path}/-/pause", include_in_schema=False)
+@router.get("/api/repos/{key:path}/-/resume", include_in_schema=False)
 @router.get("/api/repos/{key:path}/-/restore", include_in_schema=False)
 @router.get("/api/repos/{key:path}/-/confirm", include_in_schema=False)
 @router.get("/api/repos/{key:path}/-/undelete", include_in_schema=False)

@@ -57,3 +57,19 @@ def iso(at: float) -> str:
 def iso_or_none(at: float | None) -> str | None:
     """The same where a time may be unknown (None, or 0 for never)."""
     return iso(at) if at else None
+
+
+def iso_times(value: object) -> object:
+    """Our own stored JSON, in which ``at`` and ``…_at`` are UTC seconds, with ISO times in their place."""
+    match value:
+        case dict():
+            return {name: _iso_field(name, one) for name, one in value.items()}
+        case list():
+            return [iso_times(one) for one in value]
+        case _:
+            return value
+
+
+def _iso_field(name: str, value: object) -> object:
+    is_time = name == "at" or name.endswith("_at")
+    return iso(value) if is_time and isinstance(value, int | float) else iso_times(value)

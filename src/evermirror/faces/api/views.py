@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from evermirror.core.fleet.copies import CopyState
 from evermirror.faces.api.hook_views import HooksOut, hooks_out
 from evermirror.faces.api.plan_views import PlanView, plan_view
-from evermirror.faces.api.text import iso, iso_or_none, printable, printable_json
+from evermirror.faces.api.text import iso, iso_or_none, iso_times, printable, printable_json
 from evermirror.model.failure import Failure
 from evermirror.model.hook import HookMemory
 from evermirror.model.kept import GuardMemory
@@ -87,10 +87,10 @@ class GitUrlAnswer(BaseModel):
 
 
 class GitUrlRemoved(BaseModel):
-    """The URL is no longer mirrored."""
+    """The URL is no longer mirrored; after a dry run it still is."""
 
     git_url: str
-    status: Literal["removed"] = "removed"
+    status: Literal["removed", "removable"]
 
 
 class ErrorView(BaseModel):
@@ -261,7 +261,7 @@ def _progress(task: TaskRecord) -> str | None:
 def _result(task: TaskRecord) -> dict[str, Any] | None:
     if not task.status.ended:
         return None
-    result = printable_json(dict(task.result or {}))
+    result = iso_times(printable_json(dict(task.result or {})))
     assert isinstance(result, dict)  # noqa: S101 - a mapping stays one
     if task.failure is not None:
         result |= {

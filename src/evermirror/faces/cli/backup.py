@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from evermirror.errors import EvermirrorError, UsageError
-from evermirror.faces.cli.options import ConfigFile, DataDir, overrides
+from evermirror.faces.cli.options import ConfigFile, DataDir, offline_settings
 from evermirror.faces.cli.output import counted, say
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def backup(file: BackupFile, data: DataDir = None, config: ConfigFile = None) ->
     """Copy the database to a new file, also while the server runs."""
     from evermirror.edge.store.backup import make_backup
 
-    database = _sqlite(_load(config, data), "pg_dump")
+    database = _sqlite(offline_settings(config, data), "pg_dump")
     _told(lambda: make_backup(database, file))
     say(f"{file} is a backup of {database}")
 
@@ -43,7 +43,7 @@ def restore_backup(
     from evermirror.edge.store.backup import put_back
     from evermirror.nodes.lifecycle import claimed
 
-    loaded = _load(config, data)
+    loaded = offline_settings(config, data)
     database = _sqlite(loaded, "pg_restore")
     with claimed(loaded.data.dir):
         done = _told(lambda: put_back(file, database, force=force))
@@ -65,7 +65,7 @@ def migrate(
     from evermirror.edge.store.migrate import rehearse
     from evermirror.nodes.lifecycle import claimed
 
-    loaded = _load(config, data)
+    loaded = offline_settings(config, data)
     if dry_run:
         steps = _run(rehearse(loaded.store_url))
     else:
@@ -84,12 +84,6 @@ async def _migrated(url: str) -> tuple[Migration, ...]:
     steps = await pending_migrations(url)
     await (await Store.open(url)).close()
     return steps
-
-
-def _load(config: Path | None, data: Path | None) -> Config:
-    from evermirror.config import load_config
-
-    return load_config(config, overrides=overrides(data__dir=data))
 
 
 def _sqlite(config: Config, tool: str) -> Path:

@@ -13,13 +13,23 @@ from evermirror.faces.cli.bulk_labels import label, repositories
 from evermirror.faces.cli.bulk_wait import finish, leave, list_orders, show
 from evermirror.faces.cli.client import Client, Fields, connect
 from evermirror.faces.cli.help import Command, Group
-from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
+from evermirror.faces.cli.keys import complete_keys
+from evermirror.faces.cli.options import (
+    PRIORITIES,
+    STATUSES,
+    AsJson,
+    ConfigFile,
+    Server,
+    TokenFile,
+    check_choice,
+    priorities,
+    statuses,
+)
 from evermirror.faces.cli.output import print_json, say
-from evermirror.faces.cli.pull.common import PRIORITIES, count_of, dicts, whole
+from evermirror.faces.cli.pull.common import count_of, dicts, whole
 from evermirror.model.printable import one_line
 
 ORDERS = "/api/bulk"
-STATUSES = ("pending", "active", "failing", "gone", "auth", "held", "inactive")
 _NAMED = "Name repositories, or those that --status, --host … find, or everything with --all"
 _MEANINGS = {
     "sync": "{repos} will be synced now.",
@@ -37,30 +47,26 @@ app = typer.Typer(
 )
 
 
-def _priorities() -> list[str]:
-    return list(PRIORITIES)
-
-
-def _statuses() -> list[str]:
-    return list(STATUSES)
-
-
 Keys = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY", help="Keys, aliases or URLs, such as github.com/owner/name."),
+    typer.Argument(
+        metavar="KEY",
+        autocompletion=complete_keys,
+        help="Keys, aliases or URLs, such as github.com/owner/name.",
+    ),
 ]
 Search = Annotated[str, typer.Option(metavar="TEXT", show_default=False, help="Part of the key.")]
 Status = Annotated[
     str,
     typer.Option(
-        metavar="STATUS", show_default=False, autocompletion=_statuses, help=f"One of {', '.join(STATUSES)}."
+        metavar="STATUS", show_default=False, autocompletion=statuses, help=f"One of {', '.join(STATUSES)}."
     ),
 ]
 HostName = Annotated[str, typer.Option("--host", metavar="HOST", show_default=False, help="Upstream host.")]
 PriorityIs = Annotated[
     str,
     typer.Option(
-        "--priority", metavar="CLASS", show_default=False, autocompletion=_priorities, help="Of this class."
+        "--priority", metavar="CLASS", show_default=False, autocompletion=priorities, help="Of this class."
     ),
 ]
 WorkerName = Annotated[
@@ -129,7 +135,7 @@ def set_priority(
     keys: Keys = None,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="CLASS", show_default=False, autocompletion=_priorities, help="New."),
+        typer.Option("--to", metavar="CLASS", show_default=False, autocompletion=priorities, help="New."),
     ] = "",
     search: Search = "",
     status: Status = "",
@@ -191,9 +197,8 @@ def stop(
 
 def _filter(search: str, status: str, host: str, priority: str, worker: str, failure: str) -> dict[str, str]:
     """What was said of it; raises UsageError."""
-    for option, value, known in (("--status", status, STATUSES), ("--priority", priority, PRIORITIES)):
-        if value and value not in known:
-            raise UsageError(f"{option} {one_line(value)!r} is not one of {', '.join(known)}")
+    check_choice("--status", status, STATUSES)
+    check_choice("--priority", priority, PRIORITIES)
     said = {
         "search": search,
         "status": status,

@@ -52,6 +52,9 @@ class Check:
 
 def run_checks(config: Config) -> Iterator[Check]:
     """One after the other, so that a slow one is seen; one that fails itself is told as wrong."""
+    if server := os.environ.get("EVERMIRROR_SERVER") or config.client.server:
+        what = f"{server} is named for commands, and is not looked at: this is about this machine"
+        yield Check("server", Level.NOTE, what)
     for name, look in _CHECKS.items():
         try:
             yield look(name, config)
@@ -98,7 +101,7 @@ def _data_dir(name: str, config: Config) -> Check:
             f"{folder} does not tell upper from lower case: mirrors would mix up",
             "Choose a folder on a case-sensitive file system",
         )
-    there = "" if folder == config.data.dir else " (not made yet)"
+    there = "" if config.data.dir.exists() else " (not made yet)"
     return Check(name, Level.FINE, f"{config.data.dir}{there} is writable and tells case apart")
 
 

@@ -64,8 +64,10 @@ class Client:
     ) -> None:
         self._http.close()
 
-    def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Fields:
-        return self._ask("GET", path, query=query)
+    def get(
+        self, path: str, query: Mapping[str, str | int] | None = None, *, wait_s: float | None = None
+    ) -> Fields:
+        return self._ask("GET", path, query=query, wait_s=wait_s)
 
     def post(self, path: str, body: Mapping[str, object]) -> Fields:
         return self._ask("POST", path, body=body)
@@ -73,8 +75,8 @@ class Client:
     def put(self, path: str, body: Mapping[str, object]) -> Fields:
         return self._ask("PUT", path, body=body)
 
-    def delete(self, path: str) -> Fields:
-        return self._ask("DELETE", path)
+    def delete(self, path: str, query: Mapping[str, str | int] | None = None) -> Fields:
+        return self._ask("DELETE", path, query=query)
 
     def pages(
         self, path: str, query: Mapping[str, str | int], limit: int | None
@@ -118,9 +120,12 @@ class Client:
         *,
         query: Mapping[str, str | int] | None = None,
         body: Mapping[str, object] | None = None,
+        wait_s: float | None = None,
     ) -> Fields:
+        timeout = self._http.timeout if wait_s is None else httpx2.Timeout(wait_s)
+        params = dict(query or {})
         try:
-            with self._http.stream(method, path, params=dict(query or {}), json=body) as answer:
+            with self._http.stream(method, path, params=params, json=body, timeout=timeout) as answer:
                 content = _read(answer)
         except httpx2.TimeoutException as error:
             raise Unreachable(

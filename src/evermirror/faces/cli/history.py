@@ -10,9 +10,9 @@ import typer
 
 from evermirror.errors import EvermirrorError, UsageError
 from evermirror.faces.cli.client import Client, Fields, connect, repo_path
+from evermirror.faces.cli.keys import Key, by_name
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
 from evermirror.faces.cli.output import print_json, print_table, say, warn
-from evermirror.faces.cli.repos import Key
 from evermirror.faces.cli.sync import WAIT_DEFAULT_S, finish, wait_for
 
 _DATE = re.compile(r"[0-9]{4}[0-9TZ:.-]*")
@@ -29,12 +29,13 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """List old tips that upstream threw away and that are kept."""
-    items: list[Fields] = []
-    more = False
+
+    def read(name: str) -> tuple[list[Fields], bool]:
+        pages = list(client.pages(repo_path("/api/repos", name) + "/-/history", {}, limit))
+        return [item for page, _ in pages for item in page], bool(pages and pages[-1][1])
+
     with connect(server, token_file, config) as client:
-        for page, cursor in client.pages(repo_path("/api/repos", key) + "/-/history", {}, limit):
-            items += page
-            more = bool(cursor)
+        items, more = by_name(client, key, read)
     if as_json:
         print_json({"items": items})
         return
@@ -74,8 +75,9 @@ def restore(
             _undelete(client, key, as_json=as_json)
             return
         ref, date = split_tip(tip)
+        repo = by_name(client, key, lambda name: client.get(repo_path("/api/git_urls", name)))
+        path = repo_path("/api/repos", str(repo.get("key")))
         body = {"ref": ref, "date": date, "as": as_name}
-        path = repo_path("/api/repos", key)
         task = client.post(f"{path}/-/restore", {n: v for n, v in body.items() if v is not None})
         task = wait_for(client, task, WAIT_DEFAULT_S, quiet=as_json)
         repo = client.get(path)
@@ -101,7 +103,9 @@ def confirm(
 ) -> None:
     """Follow upstream where a guard holds its change back."""
     with connect(server, token_file, config) as client:
-        task = client.post(repo_path("/api/repos", key) + "/-/confirm", {})
+        task = by_name(
+            client, key, lambda name: client.post(repo_path("/api/repos", name) + "/-/confirm", {})
+        )
         task = wait_for(client, task, WAIT_DEFAULT_S, quiet=as_json)
     if as_json:
         print_json(task)

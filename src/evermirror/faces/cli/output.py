@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 OTHER_NAME = "gitlab-mirror"  # the name by which users of GitLab know the program
 WIDE = 10_000  # columns of a "terminal" that is a pipe: programs want whole values
 NOTHING = "–"
+# In the user's part of a URL: all of it for http(s), where the name may be a token; else the password. What
+# looks like a port is none.
+_PASSWORD = re.compile(
+    r"(?P<shown>\bhttps?://)(?:[^\s/]*|[^\s@/:]*:(?![0-9]+(?:[/\s]|$))\S*)@"
+    r"|(?P<user>://[^\s@/:]*:)(?![0-9]+(?:[/\s]|$))\S*@"
+    r"|(?<!\S)[^\s/@:]+:[^\s/]*@",
+    re.IGNORECASE,
+)
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -43,14 +52,19 @@ def as_started(text: str) -> str:
     return text.replace("`evermirror ", f"`{OTHER_NAME} ")
 
 
+def without_passwords(text: str) -> str:
+    """``text`` with the passwords of URLs masked: what a person typed may be shown to others."""
+    return _PASSWORD.sub(lambda found: f"{found['shown'] or found['user'] or ''}***@", text)
+
+
 def say(text: str) -> None:
     """One line for people on stdout."""
-    print(one_line(as_started(text)))
+    print(one_line(without_passwords(as_started(text))))
 
 
 def warn(text: str) -> None:
     """One line for people on stderr."""
-    print(one_line(as_started(text)), file=sys.stderr)
+    print(one_line(without_passwords(as_started(text))), file=sys.stderr)
 
 
 def print_json(value: object) -> None:

@@ -12,7 +12,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from evermirror.errors import ConfigError, EvermirrorError, ExitCode
-from evermirror.faces.cli.output import as_started, counted
+from evermirror.faces.cli.output import as_started, counted, without_passwords
 from evermirror.faces.cli.root import bare_program
 from evermirror.model.printable import many_lines
 
@@ -77,7 +77,8 @@ def _told(error: EvermirrorError) -> str:
         head = f"error: {counted(len(error.problems), 'problem')} in the settings:"
         return many_lines("\n  ".join([head, *error.problems]))
     text = f"error: {error.message}"
-    return many_lines(as_started(f"{text}\n  hint: {error.hint}" if error.hint else text))
+    text = f"{text}\n  hint: {error.hint}" if error.hint else text
+    return many_lines(without_passwords(as_started(text)))
 
 
 def _make_lenient() -> None:

@@ -12,13 +12,23 @@ from typing import Annotated
 import typer
 
 from evermirror.errors import EvermirrorError, ExitCode, UsageError
-from evermirror.faces.cli.client import Fields, connect, repo_path
+from evermirror.faces.cli.client import Client, Fields, connect, repo_path
+from evermirror.faces.cli.keys import Key, Keys, by_name
 from evermirror.faces.cli.listed import Wanted, read_list
-from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
-from evermirror.faces.cli.output import age, print_json, print_table, say, warn
-from evermirror.model.printable import one_line
-
-Key = Annotated[str, typer.Argument(metavar="KEY", help="Key, alias or URL, such as github.com/owner/name.")]
+from evermirror.faces.cli.options import (
+    PRIORITIES,
+    SORTS,
+    STATUSES,
+    AsJson,
+    ConfigFile,
+    Server,
+    TokenFile,
+    check_choice,
+    priorities,
+    statuses,
+)
+from evermirror.faces.cli.output import age, print_json, print_table, say, warn, without_passwords
+from evermirror.model.failure import FailureKind
 
 
 def add(
@@ -69,24 +79,74 @@ def add(
 
 
 def remove(
-    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Keys, aliases or URLs.")],
+    keys: Keys,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     server: Server = None,
     token_file: TokenFile = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take repositories out of the catalog."""
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("removing needs a yes, and there is no terminal to ask at", hint="Add --yes")
-        for key in keys:
-            print(f"  {one_line(key)}", file=sys.stderr)
-        typer.confirm("Stop mirroring these?", abort=True, err=True)
+    """Take repositories out of the catalog; `evermirror restore KEY` brings one back."""
+    if not yes and not sys.stdin.isatty():
+        raise UsageError("removing needs a yes, and there is no terminal to ask at", hint="Add --yes")
+    with connect(server, token_file, config) as client:
+
+        def delete(one: Wanted) -> Fields:
+            return by_name(client, one.url, lambda key: client.delete(repo_path("/api/git_urls", key)))
+
+        if not yes:
+            _check_removable(client, keys)
+            typer.confirm("Stop mirroring these?", abort=True, err=True)
+        _each([Wanted(key, key) for key in keys], delete, as_json=as_json, undo="restore")
+
+
+def _check_removable(client: Client, keys: Sequence[str]) -> None:
+    """Names what would go; raises what would refuse it, before anybody is asked."""
+    for key in keys:
+        rehearsed = by_name(
+            client, key, lambda name: client.delete(repo_path("/api/git_urls", name), {"dry_run": "true"})
+        )
+        warn(f"  {rehearsed.get('git_url', key)}")
+
+
+def pause(
+    keys: Keys,
+    server: Server = None,
+    token_file: TokenFile = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Stop looking at repositories, and keep their mirrors, until `evermirror resume`."""
+    _order(keys, "pause", server, token_file, config, as_json=as_json)
+
+
+def resume(
+    keys: Keys,
+    server: Server = None,
+    token_file: TokenFile = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Mirror again what was paused."""
+    _order(keys, "resume", server, token_file, config, as_json=as_json)
+
+
+def _order(
+    keys: list[str],
+    action: str,
+    server: str | None,
+    token_file: Path | None,
+    config: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """``action`` on each, one after the other."""
     with connect(server, token_file, config) as client:
         _each(
             [Wanted(key, key) for key in keys],
-            lambda one: client.delete(repo_path("/api/git_urls", one.url)),
+            lambda one: by_name(
+                client, one.url, lambda key: client.post(f"{repo_path('/api/repos', key)}/-/{action}", {})
+            ),
             as_json=as_json,
         )
 
@@ -113,14 +173,13 @@ def allow(
     if bool(ids) != bool(reason):
         raise UsageError("ids and --reason go together", hint="allow KEY ID --reason WHY")
     with connect(server, token_file, config) as client:
-        path = repo_path("/api/repos", key)
-        repo = client.get(path)
+        repo = by_name(client, key, lambda name: client.get(repo_path("/api/repos", name)))
         if ids or none:
             before = repo.get("fsck_allow") if ids else None
             together = [*(before if isinstance(before, list) else []), *(ids or [])]
             said = {"fsck_allow": together or None, "fsck_reason": reason}
             client.post("/api/git_urls", {"git_url": repo.get("git_url"), "additional_info": said})
-            repo = client.get(path)
+            repo = client.get(repo_path("/api/repos", str(repo.get("key"))))
     allowed = repo.get("fsck_allow")
     if as_json:
         print_json({name: repo.get(name) for name in ("key", "fsck_allow", "fsck_reason")})
@@ -139,12 +198,19 @@ def list_repos(
         typer.Option(
             metavar="STATUS",
             show_default=False,
-            help="pending, active, failing, gone, auth, held or inactive.",
+            autocompletion=statuses,
+            help=f"One of {', '.join(STATUSES)}.",
         ),
     ] = "",
     host: Annotated[str, typer.Option(metavar="HOST", show_default=False, help="Upstream host.")] = "",
     priority: Annotated[
-        str, typer.Option(metavar="CLASS", show_default=False, help="critical, high, normal or low.")
+        str,
+        typer.Option(
+            metavar="CLASS",
+            show_default=False,
+            autocompletion=priorities,
+            help="critical, high, normal or low.",
+        ),
     ] = "",
     worker: Annotated[
         str, typer.Option(metavar="NAME", show_default=False, help="Held by this worker, or to be.")
@@ -168,6 +234,10 @@ def list_repos(
     as_json: AsJson = False,
 ) -> None:
     """List repositories."""
+    check_choice("--status", status, STATUSES)
+    check_choice("--priority", priority, PRIORITIES)
+    check_choice("--failure", failure := failure.upper(), tuple(kind.value for kind in FailureKind))
+    check_choice("--sort", sort.removeprefix("-"), SORTS)
     asked = {
         "search": search, "status": status, "host": host,
         "priority": priority, "worker": worker, "failure": failure, "sort": sort,
@@ -201,7 +271,7 @@ def _rows(items: list[Fields], *measure: str) -> list[list[object]]:
             item.get("status"),
             item.get("priority"),
             age(item.get("verified_at"), now),
-            age(item.get("last_updated"), now),
+            age(item.get("changed_at"), now),
             *(item.get(field) for field in measure),
             error_words(item.get("last_error")),
         ]
@@ -232,10 +302,12 @@ def _each(
     *,
     as_json: bool,
     listed: bool = False,
+    undo: str = "",
 ) -> None:
     """One after the other; a refusal of one does not stop the rest, and shows in the exit code.
 
-    ``listed``: they come from a list, so that a refusal is a part that failed, not wrong usage."""
+    ``listed``: they come from a list, so that a refusal is a part that failed, not wrong usage. ``undo`` is
+    the command that takes it back."""
     answers: list[Fields] = []
     code = ExitCode.OK
     alone = len(wanted) == 1 and not listed
@@ -251,11 +323,15 @@ def _each(
                 raise type(error)(f"{one.name}: {error.message}", hint=error.hint) from error
             code = code or (ExitCode.FAILED if listed else error.exit_code)
             warn(f"{one.name}: {error}")
-            answers.append({"git_url": one.url, "status": "refused", "detail": error.message})
+            answers.append(
+                {"git_url": without_passwords(one.url), "status": "refused", "detail": error.message}
+            )
             continue
         answers.append(answer)
         if not as_json:
             say(f"{answer.get('status', 'done')}  {answer.get('git_url', one.url)}")
+            if undo:
+                warn(f"  undo: `evermirror {undo} {answer.get('git_url', one.url)}`")
     if as_json:
         print_json(answers[0] if alone else answers)
     if code:

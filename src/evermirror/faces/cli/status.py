@@ -9,6 +9,7 @@ import typer
 
 from evermirror.core.schedule.disk import percent_full
 from evermirror.faces.cli.client import Fields, connect, repo_path
+from evermirror.faces.cli.keys import by_name, complete_keys
 from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
 from evermirror.faces.cli.output import age, as_seconds, counted, make_table, span
 from evermirror.faces.cli.plan_lines import plan_table
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 
 def status(
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", show_default=False, help="One repository; default: all.")
+        str | None,
+        typer.Argument(
+            metavar="KEY",
+            show_default=False,
+            autocompletion=complete_keys,
+            help="One repository; default: all.",
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on showing, until Ctrl-C.")] = False,
     server: Server = None,
@@ -31,9 +38,14 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show whether everything is fresh, or the state of one repository."""
-    path = "/api/overview" if key is None else repo_path("/api/repos", key)
     with connect(server, token_file, config) as client:
-        show(lambda: client.get(path), _overview if key is None else _repo, watch=watch, as_json=as_json)
+
+        def ask() -> Fields:
+            if key is None:
+                return client.get("/api/overview")
+            return by_name(client, key, lambda name: client.get(repo_path("/api/repos", name)))
+
+        show(ask, _overview if key is None else _repo, watch=watch, as_json=as_json)
 
 
 def _overview(o: Fields) -> Group:
@@ -89,11 +101,11 @@ def _repo(r: Fields) -> Group:
     error = error if isinstance(error, dict) else {}
     facts: list[list[object]] = [
         ["URL", r.get("git_url")],
-        ["status", r.get("status")],
+        ["status", "inactive (paused)" if r.get("enabled") is False else r.get("status")],
         ["priority", r.get("priority")],
         ["alias", r.get("alias")],
         ["verified", age(r.get("verified_at"), now)],
-        ["changed", age(r.get("changed_at") or r.get("last_updated"), now)],
+        ["changed", age(r.get("changed_at"), now)],
         ["next look", f"{age(plan.get('next_poll_at'), now)}   {plan.get('reason') or ''}".strip()],
         ["gap", span(gap_s)],
         ["refs", r.get("refs_count")],

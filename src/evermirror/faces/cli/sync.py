@@ -13,9 +13,9 @@ import typer
 from evermirror.errors import EvermirrorError, UsageError
 from evermirror.faces.cli.client import Client, Fields, connect
 from evermirror.faces.cli.help import Command
-from evermirror.faces.cli.options import AsJson, ConfigFile, Server, TokenFile
+from evermirror.faces.cli.keys import Key, by_name
+from evermirror.faces.cli.options import PRIORITIES, AsJson, ConfigFile, Server, TokenFile, check_choice
 from evermirror.faces.cli.output import console, counted, print_json, print_table, say, span, warn
-from evermirror.faces.cli.repos import Key
 from evermirror.model.duration import format_size
 from evermirror.model.printable import one_line
 
@@ -25,7 +25,6 @@ POLL_FIRST_S = 0.1
 POLL_MAX_S = 1.0  # a person watches; the server answers from memory
 COLLECT_S = 10.0  # for an aggregator to have what a sync brought; it goes on without anybody waiting
 REFS_SHOWN = 20
-PRIORITIES = ("critical", "high", "normal", "low")
 _COMMIT = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 _PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
 ENDED = frozenset({"success", "failure", "failed", "skipped"})  # "failed": of a pull task
@@ -73,7 +72,11 @@ def sync(
     wait_s = wait_seconds(wait) if wait is not None else None
     params = _params(min_commit, priority, force=force, wait_s=wait_s)
     with connect(server, token_file, config) as client:
-        task = client.post("/api/tasks", {"git_url": key, "additional_params": params})
+        task = by_name(
+            client,
+            key,
+            lambda name: client.post("/api/tasks", {"git_url": name, "additional_params": params}),
+        )
         if wait_s is not None:
             task = wait_for(client, task, wait_s, quiet=as_json)
     if as_json:
@@ -91,8 +94,7 @@ def _params(
         raise UsageError(
             f"--min-commit {min_commit!r} is no commit id", hint="Give it whole: 40 or 64 hex digits"
         )
-    if priority is not None and priority not in PRIORITIES:
-        raise UsageError(f"--priority {priority!r} is not known", hint=f"One of: {', '.join(PRIORITIES)}")
+    check_choice("--priority", priority or "", PRIORITIES)
     params: dict[str, object] = {}
     if force:
         params["force"] = True

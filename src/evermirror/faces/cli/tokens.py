@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from evermirror.errors import EnvironmentUnfit, EvermirrorError
+from evermirror.errors import EnvironmentUnfit, EvermirrorError, NotFound
+from evermirror.faces.api.text import iso, iso_or_none
 from evermirror.faces.cli.help import Command, Group
-from evermirror.faces.cli.options import AsJson, ConfigFile, DataDir, overrides
+from evermirror.faces.cli.options import AsJson, ConfigFile, DataDir, database_file, offline_settings
 from evermirror.faces.cli.output import age, print_json, print_table, say, warn
 from evermirror.importing import kept_for_good
 from evermirror.model.access import Role, TokenRecord
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from evermirror.edge.store.store import Store
 
 T = TypeVar("T")
+N = TypeVar("N")
 
 app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Make, list and revoke tokens; works offline on the data folder."
@@ -62,9 +64,10 @@ def create(
         await store.audit(_actor(), "token.create", record.name or str(record.id), detail)
         return plain, record
 
-    plain, record = _on_store(data, config, work)
+    loaded = offline_settings(config, data)
+    plain, record = asyncio.run(_with_store(loaded, work))
     if role in (Role.WORKER, Role.AGGREGATOR):
-        plain = _with_fingerprint(plain, data, config)
+        plain = _with_fingerprint(plain, loaded)
     if as_json:
         print_json({"token": plain, **_fields(record)})
         return
@@ -72,14 +75,12 @@ def create(
     warn(f"token {record.id}, role {record.role.value}: keep it, it is not shown again")
 
 
-def _with_fingerprint(plain: str, data: Path | None, config_file: Path | None) -> str:
+def _with_fingerprint(plain: str, config: Config) -> str:
     """A node's token names the CA that it may trust, unless a public one vouches for the coordinator."""
-    from evermirror.config import load_config
     from evermirror.edge.rpc.join import join_token
     from evermirror.edge.rpc.pki import ca_fingerprint, open_ca
     from evermirror.nodes.coordinator.own_ca import pki_folder
 
-    config = load_config(config_file, overrides=overrides(data__dir=data))
     if config.server.tls_cert is not None:
         return plain
     return join_token(plain, ca_fingerprint(open_ca(pki_folder(config))))
@@ -92,7 +93,7 @@ def list_tokens(data: DataDir = None, config: ConfigFile = None, as_json: AsJson
     async def work(store: Store) -> tuple[TokenRecord, ...]:
         return await store.list_tokens()
 
-    records = _on_store(data, config, work)
+    records = _on_store(data, config, work, ())
     if as_json:
         print_json([_fields(r) for r in records])
         return
@@ -121,7 +122,9 @@ def revoke(
         await store.audit(_actor(), "token.revoke", record.name or str(record.id))
         return record
 
-    record = _on_store(data, config, work)
+    record = _on_store(data, config, work, None)
+    if record is None:
+        raise NotFound(f"there is no token {which!r}")
     if as_json:
         print_json(_fields(record))
     else:
@@ -137,13 +140,13 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Show who changed what; works offline on the data folder."""
-    records = _on_store(data, config, lambda store: store.list_audit(limit))
+    records = _on_store(data, config, lambda store: store.list_audit(limit), ())
     if as_json:
         print_json(
             [
                 {
                     "id": r.id,
-                    "at": r.at,
+                    "at": iso(r.at),
                     "actor": r.actor,
                     "action": r.action,
                     "subject": r.subject,
@@ -155,15 +158,36 @@ def audit(
         return
     print_table(
         ["when", "who", "did", "to", "detail"],
-        [[age(r.at), r.actor, r.action, r.subject, r.detail] for r in records],
+        [[age(r.at), r.actor, r.action, r.subject, _in_words(r.detail)] for r in records],
     )
 
 
-def _on_store(data: Path | None, config_file: Path | None, work: Callable[[Store], Awaitable[T]]) -> T:
-    from evermirror.config import load_config
+def _in_words(value: object) -> str:
+    """``role: admin, trusted: yes``; what is not set is left out."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(_in_words(one) for one in value)
+        case dict():
+            said = {name: _in_words(one) for name, one in value.items()}
+            return ", ".join(f"{name}: {words}" for name, words in said.items() if words)
+        case _:
+            return str(value)
 
-    config = load_config(config_file, overrides=overrides(data__dir=data))
-    return asyncio.run(_with_store(config, work))
+
+def _on_store(
+    data: Path | None, config_file: Path | None, work: Callable[[Store], Awaitable[T]], nothing: N
+) -> T | N:
+    """``nothing`` where there is no database yet: none is made to look into it."""
+    config = offline_settings(config_file, data)
+    file = database_file(config)
+    if file is None or file.exists() or (config.data.dir.exists() and not config.data.dir.is_dir()):
+        return asyncio.run(_with_store(config, work))
+    warn(f"there is no database {file.absolute()} yet")
+    return nothing
 
 
 async def _with_store(config: Config, work: Callable[[Store], Awaitable[T]]) -> T:
@@ -207,7 +231,7 @@ def _fields(record: TokenRecord) -> dict[str, object]:
         "role": record.role.value,
         "trusted": record.trusted,
         "operator": record.operator,
-        "created_at": record.created_at,
-        "last_used_at": record.last_used_at,
-        "revoked_at": record.revoked_at,
+        "created_at": iso(record.created_at),
+        "last_used_at": iso_or_none(record.last_used_at),
+        "revoked_at": iso_or_none(record.revoked_at),
     }

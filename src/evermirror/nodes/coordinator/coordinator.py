@@ -15,7 +15,7 @@ from dataclasses import replace
 import structlog
 
 from evermirror.core.fleet.decisions import Alert, Assign
-from evermirror.core.fleet.events import CatalogChanged, CatalogRepo
+from evermirror.core.fleet.events import CatalogChanged
 from evermirror.core.keep.choose import choose
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.store import Store
@@ -23,6 +23,7 @@ from evermirror.errors import Conflict, NotFound, UsageError
 from evermirror.model.figures import PushHistory
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.messages import Progress, Report, Synced, WorkerStatus
+from evermirror.model.plan import StepCode
 from evermirror.model.push import Standings
 from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Priority, RepoKey, RepoRecord
@@ -31,6 +32,7 @@ from evermirror.model.url import UrlRules, parse_url
 from evermirror.model.whole import CoursePoint
 from evermirror.model.wire import PROTOCOL
 from evermirror.model.worker import WorkerId
+from evermirror.nodes.coordinator.assigning import Assigning
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.fleet_alerts import FleetAlerts
 from evermirror.nodes.coordinator.followers import Followers
@@ -88,7 +90,8 @@ class Coordinator:
         self._alerts = alerts or FleetAlerts()
         self.figures = Figures(store, self._statuses, fresh_bound_s, clock, self._name_of)
         self._pulling: Pulling | None = None
-        self.unassigned: set[RepoKey] = set()  # in the store, and the fleet is to hear of it
+        self._assigning = Assigning(store, lambda: self.fleet)
+        self.assign, self.unassigned = self._assigning.assign, self._assigning.unassigned
         self._poke = asyncio.Event()
         self.changing = asyncio.Lock()  # a change of the catalog is read, decided and written as one
 
@@ -101,6 +104,7 @@ class Coordinator:
     def pull_with(self, pulling: Pulling) -> None:
         """Who says when projects are synced; it has loaded them."""
         self._pulling = pulling
+        self._assigning.pull_with(pulling)
 
     @property
     def tasks(self) -> Tasks:
@@ -230,14 +234,7 @@ class Coordinator:
                 return AddStatus.EXISTS, known
             if known is None and self._pulling is not None:
                 await self._pulling.forget(record.key)
-            waited = record.key in self.unassigned
-            self.unassigned.add(record.key)  # before anybody can find it
-            try:
-                await self._store.upsert_repos([record])
-            except BaseException:
-                if not waited:
-                    self.unassigned.discard(record.key)
-                raise
+            await self._assigning.store(record)
         status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
         await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
         if (record.spec.fsck_allow, record.fsck_reason) != (before.spec.fsck_allow, before.fsck_reason):
@@ -245,10 +242,18 @@ class Coordinator:
         self.on_api_change()
         return status, record
 
-    async def assign(self, records: list[RepoRecord]) -> None:
-        """Have the fleet hold repos that are new, or hear of what changed about them."""
-        await self.fleet.tell(CatalogChanged(put=tuple(self._placed(r) for r in records)))
-        self.unassigned.difference_update(r.key for r in records)
+    async def pause_repo(self, key_or_url: str, *, paused: bool, actor: str) -> RepoRecord:
+        async with self.changing:
+            known = await self.find_repo(key_or_url)
+            record = apply_info(known, {"enabled": not paused}, credentials=self._credentials)
+            if record == known and record.key not in self.unassigned:
+                return known
+            await self._assigning.store(record)
+        await self._store.audit(actor, "repo.paused" if paused else "repo.resumed", record.key, None)
+        self.on_api_change()
+        await self.follow([record])
+        await self.assign([record])
+        return await self.find_repo(record.key)
 
     async def follow(
         self,
@@ -282,14 +287,16 @@ class Coordinator:
     async def count_repos(self, which: RepoFilter) -> int:
         return await self._store.count_repos(which)
 
-    async def remove_repo(self, key_or_url: str, *, actor: str) -> RepoRecord:
+    async def remove_repo(self, key_or_url: str, *, actor: str, dry_run: bool = False) -> RepoRecord:
         async with self.changing:
             record = await self.find_repo(key_or_url)
             if record.source != "api":
                 raise Conflict(
                     f"{record.key} is in the {record.source}, which would bring it back",
-                    hint='Remove its line there, or disable it: additional_info {"enabled": false}',
+                    hint="Remove its line there, or pause it: `evermirror pause KEY`",
                 )
+            if dry_run:
+                return record
             await self.release([record.key])
         await self._store.audit(actor, "repo.removed", record.key, None)
         self.on_api_change()
@@ -313,7 +320,7 @@ class Coordinator:
         asked = self._tasks.moment
         record = await self._find_or_add(key_or_url, may_add=may_add, actor=actor)
         if not record.enabled:
-            raise UsageError(f"{record.key} is disabled", hint="Enable it first")
+            raise UsageError(f"{record.key} is paused", hint="Resume it first: `evermirror resume KEY`")
         wanted = sync_params(params)
         if self._pulling is not None:
             pulled = await self._pulling.submit(record.key, trigger, user=actor, params=wanted)
@@ -375,13 +382,15 @@ class Coordinator:
         return await self.submit_task(record.key, asked, trigger=Trigger.API, actor=actor, may_add=False)
 
     async def undelete(self, key_or_url: str, *, actor: str) -> RepoRecord:
-        bare = RepoKey(key_or_url.rstrip("/").removesuffix(".git"))
-        key = parse_url(key_or_url, self._rules).key if is_url(key_or_url) else bare
+        bare = key_or_url.rstrip("/").removesuffix(".git")
+        name = parse_url(key_or_url, self._rules).key if is_url(key_or_url) else bare
         async with self.changing:
+            known = await self._store.find_repo(name, removed=True) or await self._store.find_removed(name)
+            if known is None:
+                raise NotFound(f"no repo {key_or_url!r}", hint="Add it with `evermirror add URL`")
+            key = known.key
             if await self._find_key(key) is not None and key not in self.unassigned:
                 raise Conflict(f"{key} is in the catalog", hint="There is nothing to undelete")
-            if await self._store.find_repo(key, removed=True) is None:
-                raise NotFound(f"no repo {key_or_url!r}", hint="Add it with `evermirror add URL`")
             record = await self._store.restore_repo(key, self._clock())
             self.unassigned.add(key)
             if record.source != "api":  # the catalog it came from would take it away again
@@ -408,7 +417,10 @@ class Coordinator:
         return await self._reading.refs((await self.find_repo(key_or_url)).key)
 
     async def plan(self, which: str | RepoRecord) -> PollPlan:
-        return await self._reading.plan((await self._known(which)).key)
+        key = (await self._known(which)).key
+        if self._assigning.waits_for_its_task(key):
+            return PollPlan.without_time(StepCode.PROJECT, "cloned by its first task")
+        return await self._reading.plan(key)
 
     async def pushes(self, key: RepoKey, begin: float) -> PushHistory:
         return await self._store.pushes(key, begin)
@@ -440,10 +452,3 @@ class Coordinator:
     def _name_of(self, worker: WorkerId) -> str | None:
         who = self.fleet.machine.record(worker)
         return who.facts.name if who is not None else None
-
-    def _placed(self, record: RepoRecord) -> CatalogRepo:
-        """What placement must know of a repo."""
-        spec, pulling = record.spec, self._pulling
-        secret = spec.credential is not None or (pulling is not None and pulling.has_credentials(spec.key))
-        urgent = spec.priority.rank <= Priority.HIGH.rank
-        return CatalogRepo(spec.key, trusted_only=spec.private or secret, pins=record.pins, urgent=urgent)

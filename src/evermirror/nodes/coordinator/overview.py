@@ -112,7 +112,7 @@ def overview_of(
         fresh_repos=counts.fresh,
         worst_lag_s=worst_lag_of(freshness.values()),
         polls_total=sum(s.polls_total for s in told),
-        polls_per_second=sum(s.polls_per_second for s in told),
+        polls_per_second=rates.polls,
         changes_total=sum(s.changes_total for s in told),
         received_bytes_total=sum(s.received_bytes_total for s in told),
         running=tuple(running)[:RUNNING_MAX],

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evermirror.core.schedule.scheduler import Scheduler
+from evermirror.core.watch.lately import Lately
 from evermirror.edge.git.folder import DiskUsage
 from evermirror.model.messages import HostState, WorkerStatus
+from evermirror.model.whole import Work
+from evermirror.model.worker import WorkerId
 from evermirror.nodes.worker.round import Round
 
 SHOWN_MAX = 50  # running syncs and hosts named in a status
-RATE_S = 1.0  # polls per second are taken over at least this long
+_SELF = WorkerId(0)  # the one worker whose counters are watched here
 
 
 @dataclass(slots=True)
@@ -21,16 +24,12 @@ class Tally:
     polls: int = 0
     changes: int = 0
     received_bytes: int = 0
-    _rate: float = 0.0
-    _polls_then: int = 0
-    _then: float = 0.0
+    _lately: Lately = field(default_factory=Lately)
 
     def polls_per_second(self, now: float) -> float:
-        """Since the last time this was asked."""
-        if now - self._then >= RATE_S:
-            self._rate = (self.polls - self._polls_then) / (now - self._then) if self._then else 0.0
-            self._polls_then, self._then = self.polls, now
-        return self._rate
+        """Over the last minute; asked every few seconds."""
+        self._lately.heard(_SELF, Work(self.polls, self.changes, self.received_bytes), now)
+        return self._lately.rates(now).polls
 
 
 def status_of(

@@ -12,6 +12,9 @@ import typer
 
 from evermirror.errors import EvermirrorError, InvalidValue, UsageError
 from evermirror.faces.cli.client import Client, Fields, repo_path
+from evermirror.faces.cli.keys import complete_keys
+from evermirror.faces.cli.options import PRIORITIES as PRIORITIES
+from evermirror.faces.cli.options import priorities
 from evermirror.faces.cli.output import as_seconds, warn
 from evermirror.faces.cli.pull.labels import label
 from evermirror.model.printable import one_line
@@ -21,11 +24,6 @@ PROJECTS = "/api/pull/projects"
 PAGE_MAX = 1000  # the API's largest page
 END_OF_TIME_S = 253_402_300_800.0  # the year 10,000, which no time can be written in
 MANY = 1_000_000_000  # of a list that goes on page by page
-PRIORITIES = ("critical", "high", "normal", "low")
-
-
-def _priorities() -> list[str]:
-    return list(PRIORITIES)
 
 
 def whole(least: int, most: int) -> Callable[[object], int]:
@@ -41,7 +39,12 @@ def whole(least: int, most: int) -> Callable[[object], int]:
 
 
 ProjectKey = Annotated[
-    str, typer.Argument(metavar="KEY", help="Project key, such as devops/core; also the repo's key or URL.")
+    str,
+    typer.Argument(
+        metavar="KEY",
+        autocompletion=complete_keys,
+        help="Project key, such as devops/core; also the repo's key or URL.",
+    ),
 ]
 PriorityOption = Annotated[
     str | None,
@@ -49,7 +52,7 @@ PriorityOption = Annotated[
         "--priority",
         metavar="CLASS",
         show_default=False,
-        autocompletion=_priorities,
+        autocompletion=priorities,
         help="critical, high, normal or low.",
     ),
 ]

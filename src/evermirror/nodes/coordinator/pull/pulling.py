@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -92,6 +92,7 @@ class Pulling:
         self._inbox: deque[Event] = deque()
         self._applied: set[TaskId] = set()  # ends that were taken from the store at the start
         self._poke = asyncio.Event()
+        self.place: Callable[[Iterable[RepoKey]], Awaitable[None]] = _placed  # of repos whose tasks begin
         self.changing = Turn()  # whoever changes the catalog as well takes its lock first
         tasks.pulls = self
 
@@ -386,6 +387,8 @@ class Pulling:
                 await self._save(saves)
                 waiting.extendleft(reversed(await self._open(decision.opens)))
         await self._save(saves)
+        if starts:
+            await self.place(start.key for start in starts)
         for start in starts:
             await self._tasks.start(start.task_id, start.push)
 
@@ -417,3 +420,7 @@ class Pulling:
             self._alerts.told(alert)
         for line in decision.logs:
             log.info(line)
+
+
+async def _placed(keys: Iterable[RepoKey]) -> None:
+    """Where no fleet is led, all are."""
