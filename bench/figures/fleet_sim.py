@@ -23,6 +23,7 @@ def _run(context: Context) -> list[Line]:
         workers=workers,
         repos=repos,
         private=0.05,
+        dead=0.1,
         duration_s=1e9,
         calm_s=0.0,
         settings=FleetSettings(warm_up_s=60.0),
