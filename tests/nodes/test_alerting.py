@@ -22,6 +22,8 @@ from evermirror.edge.store.whole import whole
 from evermirror.errors import Conflict, InvalidValue, NotFound
 from evermirror.model.alert import Alert, Level, Message, Turn
 from evermirror.model.failure import Failure, FailureError, FailureKind
+from evermirror.model.messages import RunningSync
+from evermirror.model.repo import RepoKey
 from evermirror.nodes.alert_service import AlertFilter, NoticeEnd
 from evermirror.nodes.alert_service import Tested as Tried
 from evermirror.nodes.coordinator.alerts import alerting as alerting_module
@@ -985,6 +987,10 @@ def busy(**changes: object) -> SimpleNamespace:
     return SimpleNamespace(**{**load, "accepting_clones": True, **changes})
 
 
+def cloning(*, first: bool) -> RunningSync:
+    return RunningSync(RepoKey("h.example/x"), "receiving", None, 7, 1.0, first)
+
+
 def test_first_clones_that_wait_and_do_not_move_are_told_until_they_do():
     worker = Seen("w1", load=busy())
     heard, now = Heard(), [View(workers=(worker,), planned=172, asked=256)]
@@ -993,7 +999,11 @@ def test_first_clones_that_wait_and_do_not_move_are_told_until_they_do():
         assert looked(heard, watch) == []
     assert looked(heard, watch) == [("stalled", "fleet")]
     assert "428 first clones of the fleet wait" in heard.stood[-1][1][0].text
-    worker.load = busy(received_bytes_total=10)
+    worker.load = busy(received_bytes_total=10, changes_total=6, running=(cloning(first=False),))
+    assert looked(heard, watch) == [("stalled", "fleet")], (
+        "polls and syncs of others are no progress"
+    )
+    worker.load = busy(running=(cloning(first=True),))
     assert looked(heard, watch) == []
 
 

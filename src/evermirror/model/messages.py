@@ -260,6 +260,7 @@ class RunningSync:
     percent: float | None
     received_bytes: int
     started_at: float
+    first: bool = False  # there is no mirror of it yet
 
 
 @dataclass(frozen=True, slots=True)

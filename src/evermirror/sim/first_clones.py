@@ -59,10 +59,12 @@ class Death(Enum):
     REDIRECTING = FailureKind.UNKNOWN, ANSWER_S
     MALFORMED = FailureKind.UNKNOWN, 2 * ANSWER_S
     TLS = FailureKind.UNKNOWN, 0.05
+    STALLING = FailureKind.NETWORK_TIMEOUT, 300.0, True  # it tells its refs, and never gives a pack
 
-    def __init__(self, kind: FailureKind, seconds: float) -> None:
+    def __init__(self, kind: FailureKind, seconds: float, in_transfer: bool = False) -> None:
         self.kind = kind
         self.seconds = seconds
+        self.in_transfer = in_transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def upstream(host: str, number: int, death: Death | None = None) -> Upstream:
 
 def mixed_list(count: int, dead: float, hosts: int, chance: Random) -> list[Upstream]:
     """Shuffled, the deaths in equal parts: those that answer are at hosts with live ones."""
-    deaths = list(Death)
+    deaths = [death for death in Death if not death.in_transfer]
     made = []
     for number in range(count):
         death = deaths[number % len(deaths)] if number < count * dead else None
@@ -175,10 +177,11 @@ class FirstMirroring:
         while (key := self._scheduler.take(now)) is not None:
             self.tried.add(key)
             death, patience_s = self._upstreams[key].death, self._scheduler.patience_s(key)
-            seconds = ANSWER_S if death is None else death.seconds
+            seconds = ANSWER_S if death is None or death.in_transfer else death.seconds
             self._end_in(seconds if patience_s is None else min(seconds, patience_s), key, transfer=False)
         while (key := self._scheduler.take_sync(now)) is not None:
-            self._end_in(CLONE_S, key, transfer=True)
+            death = self._upstreams[key].death
+            self._end_in(CLONE_S if death is None else death.seconds, key, transfer=True)
 
     def _end_in(self, seconds: float, key: RepoKey, *, transfer: bool) -> None:
         self._number += 1
@@ -186,7 +189,7 @@ class FirstMirroring:
 
     def _end(self, key: RepoKey, transfer: bool) -> None:
         now, death = self._moment.utc_s, self._upstreams[key].death
-        if death is not None:
+        if death is not None and death.in_transfer is transfer:
             self._scheduler.failed(key, Failure(death.kind, death.name), now)
             self._first_clones.ended(key)
             self._report_deferred([key])

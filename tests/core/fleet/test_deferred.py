@@ -130,6 +130,27 @@ def test_a_repo_of_a_high_priority_is_asked_before_all_that_waits():
     assert fleet.states("forge.example/urgent") == {worker.id: ASKED}
 
 
+def test_a_repo_of_a_high_priority_goes_first_also_where_it_came_before_anything_was_placed():
+    fleet = Fleet(FleetSettings(warm_up_s=5.0, moves_first=1, moves_per_worker=1))
+    worker = fleet.join("w")
+    urgent = RepoKey("forge.example/urgent")
+    fleet.catalog(*(key(n) for n in range(50)), CatalogRepo(urgent, urgent=True))
+    fleet.tick(10)
+    fleet.read(worker)
+    assert list(worker.clones) == [urgent]
+
+
+def test_what_somebody_waits_for_is_queued_once_however_often_it_is_told():
+    fleet = Fleet(FleetSettings(warm_up_s=0.0, moves_first=1, moves_per_worker=1))
+    worker = fleet.join("w")
+    fleet.catalog(*(key(n) for n in range(100)))
+    fleet.tick(2)
+    queued = fleet.machine._pace.queued(worker.id)
+    for _ in range(50):
+        fleet.handle(CloneHastened(key(77)))
+    assert fleet.machine._pace.queued(worker.id) == queued + 1
+
+
 def test_hastening_what_nobody_knows_does_nothing():
     fleet = Fleet()
     fleet.join("w")

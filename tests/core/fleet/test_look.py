@@ -81,7 +81,7 @@ def test_the_figures_are_those_of_counting_one_by_one(steps):
         any(c.state is not CopyState.HELD or c.rank is None for c in v.copies) for v in listed
     )
     assert totals.planned == sum(c.state is CopyState.PLANNED for c, _ in copies)
-    assert totals.asked == sum(c.state is CopyState.ASKED for c, _ in copies)
+    assert totals.asked == sum(c.state is CopyState.ASKED and c.worker in alive for c, _ in copies)
     assert totals.no_room == sum(view.no_room for view in views)
     for worker in fleet.machine.workers():
         here = [c for c, _ in copies if c.worker == worker.record.id]

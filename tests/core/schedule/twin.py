@@ -328,7 +328,7 @@ class Twin:
                 continue
             if host in self.stuck:
                 trying = sum(len(self.under_way("syncing", other)) for other in self.stuck)
-                if transfers or trying >= max(1, self.s.slots // 2):
+                if transfers or trying >= max(1, self.s.slots // 4):
                     continue
             if transfers >= self.s.host_transfers or connections >= self.s.host_connections:
                 continue
@@ -383,7 +383,7 @@ class Twin:
 
     def failed(self, key, failure, now):
         repo = self.of(key)
-        if repo.phase in ("changed", "syncing") and failure.kind is FailureKind.NETWORK_TIMEOUT:
+        if repo.phase == "syncing" and failure.kind is FailureKind.NETWORK_TIMEOUT:
             self.stuck.add(repo.spec.host)
         rule, judgement = (
             RETRY_RULES[failure.kind],

@@ -34,7 +34,7 @@ WHY = {
 STATES = {
     CopyState.PLANNED: "waits for its turn to be cloned",
     CopyState.ASKED: "is being cloned",
-    CopyState.DEFERRED: "could not be cloned so far; its worker tries again by itself",
+    CopyState.DEFERRED: "waits, or could not be cloned so far; its worker tries by itself",
     CopyState.HELD: "is complete",
     CopyState.STOPPING: "was told to stop",
     CopyState.LEAVING: "is being deleted: other verified copies exist, or the catalog dropped it",

@@ -52,7 +52,7 @@ from evermirror.core.fleet.crew import Crew, Member
 from evermirror.core.fleet.decisions import Assignment
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.pace import Pace
-from evermirror.core.fleet.table import REMOVED, TRUSTED_ONLY, FleetTable
+from evermirror.core.fleet.table import REMOVED, TRUSTED_ONLY, URGENT, FleetTable
 from evermirror.model.worker import Duty, WorkerId
 
 FOLLOWER, PRIMARY, UNTOLD = 0, 1, 2  # the role that a copy's worker was told last
@@ -310,7 +310,8 @@ class Handover:
         self._set_state(row, c, PLANNED, draft)
         one.c_digest[c] = 0
         one.c_primary[c] = UNTOLD
-        self._pace.plan(self._member(c).id, (c,), orphan=not self.held_alive(row))
+        urgent = bool(one.flags[row] & URGENT)
+        self._pace.plan(self._member(c).id, (c,), orphan=not self.held_alive(row), urgent=urgent)
 
     def held_alive(self, row: int) -> bool:
         """A complete copy is on a worker that is alive."""

@@ -21,7 +21,7 @@ from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import CatalogRepo, HeldCopy
 from evermirror.core.fleet.handover import Handover
 from evermirror.core.fleet.rebalance import Rebalancer
-from evermirror.core.fleet.table import NO_ROOM, PINNED, REMOVED, FleetTable
+from evermirror.core.fleet.table import NO_ROOM, PINNED, REMOVED, URGENT, FleetTable
 from evermirror.model.repo import RepoKey
 
 
@@ -49,6 +49,7 @@ class Listing:
             elif flags[row] & PINNED:
                 del pins[row]
                 flags[row] &= 0xFF ^ PINNED
+            flags[row] = (flags[row] & (0xFF ^ URGENT)) | (URGENT if repo.urgent else 0)
         return rows
 
     def remove(self, keys: Iterable[RepoKey], draft: Draft) -> None:

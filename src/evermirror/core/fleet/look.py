@@ -117,7 +117,7 @@ def totals(table: FleetTable, crew: Crew, *, no_room: int, braked: bool, warming
         no_room=no_room,
         moving=_listed(table, rows[used & (((states != HELD) & (states != DEFERRED)) | ~stays)]),
         planned=int(np.count_nonzero(used & (states == PLANNED))),
-        asked=int(np.count_nonzero(used & (states == ASKED))),
+        asked=int(np.count_nonzero(there & (states == ASKED))),
         deferred=int(np.count_nonzero(used & (states == DEFERRED))),
         stopping=int(np.count_nonzero(used & (states == CopyState.STOPPING))),
         leaving=int(np.count_nonzero(used & (states == CopyState.LEAVING))),

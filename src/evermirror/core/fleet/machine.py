@@ -381,7 +381,7 @@ class FleetMachine:
             self._placing.place(rows, now.utc_s, draft)
             self._rates.listed(rows, now.utc_s, draft)
             for repo in event.put:
-                if repo.urgent:
+                if repo.urgent:  # it may have been planned before it was
                     self._hasten(repo.key)
 
     def _hasten(self, key: RepoKey) -> None:

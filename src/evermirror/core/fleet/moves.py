@@ -71,7 +71,8 @@ def _move(table: FleetTable, crew: Crew, row: int) -> Move:
     one = table.one
     copies = table.copies_of(row)
     going = [c for c in copies if one.c_rank[c] == UNWANTED and not _stays(table, crew, c)]
-    coming = [c for c in copies if one.c_rank[c] != UNWANTED and one.c_state[c] != CopyState.HELD]
+    settled = (CopyState.HELD, CopyState.DEFERRED)
+    coming = [c for c in copies if one.c_rank[c] != UNWANTED and one.c_state[c] not in settled]
     first = max(coming or going, key=lambda c: int(one.c_state[c]))
     return Move(
         key=table.key_of(row),

@@ -73,7 +73,7 @@ class _Lane:
 class _Worker:
     """What is counted of one worker."""
 
-    __slots__ = ("done", "hastened", "orphans", "outstanding", "paused", "rest", "window")
+    __slots__ = ("done", "hastened", "hastened_now", "orphans", "outstanding", "paused", "rest", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -81,6 +81,7 @@ class _Worker:
         self.outstanding = 0
         self.paused = False
         self.hastened = _Lane()
+        self.hastened_now: set[int] = set()  # of those, the ones that were hastened while they waited
         self.orphans = _Lane()
         self.rest = _Lane()
 
@@ -128,17 +129,27 @@ class Pace:
 
     # Who is next
 
-    def plan(self, worker: WorkerId, copies: NDArray[np.int32] | Sequence[int], orphan: bool) -> None:
+    def plan(
+        self,
+        worker: WorkerId,
+        copies: NDArray[np.int32] | Sequence[int],
+        orphan: bool,
+        *,
+        urgent: bool = False,
+    ) -> None:
         """These copies are to be asked of the worker, in this order, after those queued already."""
         known = self._known(worker)
-        (known.orphans if orphan else known.rest).extend(np.asarray(copies, dtype=np.int32))
+        lane = known.hastened if urgent else known.orphans if orphan else known.rest
+        lane.extend(np.asarray(copies, dtype=np.int32))
         self._place(worker, known)
 
     def hasten(self, worker: WorkerId, copy: int) -> None:
         """This copy, which is queued already, is to be asked before the others; its old entry is outdated."""
         known = self._known(worker)
-        known.hastened.extend(np.array([copy], np.int32))
-        self._place(worker, known)
+        if copy not in known.hastened_now:
+            known.hastened_now.add(copy)
+            known.hastened.extend(np.array([copy], np.int32))
+            self._place(worker, known)
 
     def ready(self) -> Iterator[WorkerId]:
         """Workers that may be asked for more, once round, while the total allows; ``take`` in between."""
@@ -161,6 +172,7 @@ class Pace:
         if lane is None:
             return None
         number = lane.pop()
+        known.hastened_now.discard(number)
         self._place(worker, known)
         return number
 
@@ -220,7 +232,7 @@ class Pace:
         if keep_queue:
             anew = self._known(worker)
             anew.hastened, anew.orphans, anew.rest = known.lanes
-            anew.paused = known.paused
+            anew.hastened_now, anew.paused = known.hastened_now, known.paused
             self._place(worker, anew)
 
     def _known(self, worker: WorkerId) -> _Worker:

@@ -19,7 +19,7 @@ from evermirror.core.fleet.pace import Pace
 from evermirror.core.fleet.placement import Placement, Sites, Wishes, place
 from evermirror.core.fleet.ring import Ring
 from evermirror.core.fleet.settings import FleetSettings
-from evermirror.core.fleet.table import NO_ROOM, TRUSTED_ONLY, FleetTable
+from evermirror.core.fleet.table import NO_ROOM, TRUSTED_ONLY, URGENT, FleetTable
 from evermirror.model.worker import WorkerId
 
 CAPACITY_NONE = 1 << 40  # copies; more than any fleet has
@@ -179,10 +179,14 @@ class Rebalancer:
         draft.planned(PlannedRows(self._table, rows[i], workers, ranks, reasons, now_s))
 
     def _plan(self, copies: NDArray[np.int32], workers: NDArray[np.uint16], *, orphan: bool) -> None:
-        order = np.argsort(workers, kind="stable")
-        cuts = np.flatnonzero(np.diff(workers[order])) + 1
-        for part in np.split(order, cuts):
-            self._pace.plan(WorkerId(int(workers[part[0]])), copies[part], orphan=orphan)
+        urgent = (self._table.flags[self._table.c_row[copies]] & URGENT) != 0
+        for first in (True, False):
+            which = np.flatnonzero(urgent == first)
+            order = which[np.argsort(workers[which], kind="stable")]
+            cuts = np.flatnonzero(np.diff(workers[order])) + 1
+            for part in np.split(order, cuts) if len(order) else ():
+                worker = WorkerId(int(workers[part[0]]))
+                self._pace.plan(worker, copies[part], orphan=orphan, urgent=first)
 
     def _change_one(
         self,
@@ -210,7 +214,8 @@ class Rebalancer:
                 reason = why
             c = table.add_copy(row, worker, rank, PLANNED, reason, now_s)
             table.c_primary[c] = UNTOLD
-            self._pace.plan(WorkerId(worker), (c,), orphan=orphan)
+            urgent = bool(table.flags[row] & URGENT)
+            self._pace.plan(WorkerId(worker), (c,), orphan=orphan, urgent=urgent)
             draft.copy_changed(row, worker)
         draft.touched[row] = None
 

@@ -50,6 +50,7 @@ __all__ = [
     "REPLICAS_MAX",
     "TRUSTED_ONLY",
     "UNWANTED",
+    "URGENT",
     "CopyState",
     "FleetTable",
     "Reason",
@@ -61,6 +62,7 @@ REMOVED = 2  # left the catalog; its copies go
 TRUSTED_ONLY = 4  # only trusted workers may hold it
 NO_ROOM = 8  # has fewer copies than it should: nobody could take them
 PINNED = 16  # people named workers for it
+URGENT = 32  # of a high priority: its first clone goes before others
 
 NONE = -1  # no such row, no such copy
 REPLICAS_MAX = UNWANTED - 1  # ranks are one byte

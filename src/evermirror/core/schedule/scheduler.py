@@ -274,7 +274,7 @@ class Scheduler:
     def failed(self, key: RepoKey, failure: Failure, now: float, *, jitter: float = 0.0) -> Verdict:
         """The poll or sync did not succeed; ``jitter`` in [-1, 1] spreads retries."""
         now = self._at(now)
-        transferred = self.is_transferring(key)
+        transferred = self._known.under_way(key, (_POLLING, _CHANGED, _SYNCING)).phase is _SYNCING
         repo, host = self._end(key, _POLLING, _CHANGED, _SYNCING)
         if transferred and failure.kind is FailureKind.NETWORK_TIMEOUT:
             host.connections.stuck = True
@@ -326,10 +326,14 @@ class Scheduler:
         """How long the poll under way is to wait for an answer; None: as long as the settings say."""
         return self._known.host_of(self._known.under_way(key, (_POLLING,))).weather.patience_s
 
-    def is_transferring(self, key: RepoKey) -> bool:
-        """Upstream was seen to have something new: it is being fetched, or waits for a git slot."""
+    def is_cloning(self, key: RepoKey, now: float) -> bool:
+        """It is being fetched, or waits for nothing but a git slot: its host would let it."""
         repo = self._known.repos.get(key)
-        return repo is not None and repo.phase in (_CHANGED, _SYNCING)
+        if repo is None or repo.phase is not _CHANGED:
+            return repo is not None and repo.phase is _SYNCING
+        host = self._known.host_of(repo)
+        able = host.connections.may_transfer and not host.connections.stuck
+        return able and self._may_transfer(host, self._at(now))
 
     def can_begin(self, key: RepoKey, now: float) -> bool:
         """Whether the repo is under way, or neither it nor its host has to wait: at most for a budget."""

@@ -4,7 +4,7 @@ Rules
 - Order: those somebody waits for, then by priority class, then first come, first served.
 - At most `slots` at once, and per host no more than its connections allow to transfers.
 - A repo whose host is full does not hold up others. It keeps the next free connection of its host for itself.
-- Hosts whose last transfer got no answer try one at a time, and have at most half of the slots together.
+- Hosts whose last transfer got no answer try one at a time, and have a quarter of the slots together.
 - A host that asked us to wait is left alone by transfers as by polls (`is_open` tells).
 - While clones are not allowed (the disk is nearly full) first clones wait, and everything else goes on.
 """
@@ -133,7 +133,7 @@ class SyncSlots:
         if not lane.connections.stuck:
             return True
         stuck = sum(1 for held in self._running.values() if held is not None and held.stuck)
-        return stuck < max(1, self.slots // 2)
+        return stuck < max(1, self.slots // 4)
 
     def leave_host(self, key: RepoKey) -> None:
         """What is left of the sync does not need its host."""

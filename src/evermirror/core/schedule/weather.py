@@ -75,6 +75,7 @@ class HostWeather:
         "recent",
         "silences",
         "silent",
+        "spoke",
         "strikes",
         "succeeded_at",
     )
@@ -83,7 +84,8 @@ class HostWeather:
         self.recent: deque[tuple[float, RepoKey, FailureKind]] = deque(maxlen=RECENT_MAX)  # counted failures
         self.succeeded_at = float("-inf")
         self.silent = True  # it did not answer at the last try, or was not tried yet
-        self.silences = 0  # tries without an answer since the last one, or the first try
+        self.silences = 0  # tries without an answer, until the first one
+        self.spoke = False  # it has answered at some time
         self.kind: FailureKind | None = None  # of the storm; None is calm
         self.by_network = False
         self.reason = ""  # in words, of a storm that the first failure told of
@@ -98,9 +100,9 @@ class HostWeather:
 
     @property
     def patience_s(self) -> float | None:
-        """How long an answer is waited for; None: as the settings say. A host that does not answer must
-        not keep others waiting, but one that is only slow gets its time."""
-        return PATIENCE_FIRST_S * 2.0 ** min(self.silences, 20) if self.silent else None
+        """How long an answer is waited for; None: as the settings say. A host that never answered must not
+        keep others waiting, but one that is only slow gets its time."""
+        return None if self.spoke else PATIENCE_FIRST_S * 2.0 ** min(self.silences, 20)
 
     def block(self, retry_after_s: float | None, now: float) -> float:
         """The host limits us; returns until when it is left alone."""
@@ -238,7 +240,7 @@ class Weather:
 
     def _answered(self, host: Host, now: float) -> tuple[Host, ...]:
         weather = self.of(host)
-        weather.silent, weather.silences = False, 0
+        weather.silent, weather.spoke = False, True
         self._silent.pop(host, None)
         self._answering[host] = now
         self._answering.move_to_end(host)

@@ -52,6 +52,7 @@ def _running_out(sync: RunningSync) -> pb.RunningSync:
         percent=maybe(finite, sync.percent, "RunningSync.percent"),
         received_bytes=count(sync.received_bytes, "RunningSync.received_bytes"),
         started_at=finite(sync.started_at, "RunningSync.started_at"),
+        first=sync.first,
     )
 
 
@@ -62,6 +63,7 @@ def _running_in(m: pb.RunningSync) -> RunningSync:
         percent=finite(m.percent, "RunningSync.percent") if m.HasField("percent") else None,
         received_bytes=count(m.received_bytes, "RunningSync.received_bytes"),
         started_at=finite(m.started_at, "RunningSync.started_at"),
+        first=m.first,
     )
 
 

@@ -20,6 +20,7 @@ from evermirror.core.fleet.copies import UNWANTED
 from evermirror.core.fleet.decisions import PutLease, ReportTaken
 from evermirror.core.fleet.letters import Letters
 from evermirror.core.fleet.restoring import Tables
+from evermirror.core.fleet.table import URGENT
 from evermirror.core.fleet.views import Restored
 from evermirror.edge.store import rows
 from evermirror.edge.store.collector import collector_paused
@@ -31,7 +32,7 @@ _Kind = TypeVar("_Kind", bound=np.generic)
 
 CHUNK = 10_000  # rows read at once: about a MB
 _LINE = "\n"  # between keys, and between lists of pins: neither has one
-_TRUSTED_ONLY, _LEFT, _PINNED, _SALT = 1, 2, 4, 8  # a repo's marks; the salt is on top of them
+_TRUSTED_ONLY, _LEFT, _PINNED, _URGENT, _SALT = 1, 2, 4, 8, 16  # a repo's marks; the salt is on top of them
 _WORKERS = 1 << 16  # more than there are; a copy's other facts are bytes on top of its worker
 
 
@@ -89,6 +90,7 @@ async def _load_repos(
         own = {place: rows.texts_out(text) for place, text in zip(pinned, texts, strict=True)}
         trusted_only = (marks & _TRUSTED_ONLY).astype(np.bool_)
         at = tables.put_repos(keys.split(_LINE), trusted_only, _narrow(marks // _SALT, np.uint8), own)
+        tables.table.flags[at[(marks & _URGENT).astype(np.bool_)]] |= URGENT
         tables.remove(at[(marks & _LEFT).astype(np.bool_)])
         ids.append(numbers)
         places.append(at)
@@ -175,6 +177,7 @@ _REPOS = f"""
             )) THEN {_TRUSTED_ONLY} ELSE 0 END
             + CASE WHEN removed_at IS NOT NULL THEN {_LEFT} ELSE 0 END
             + CASE WHEN pins <> '[]' THEN {_PINNED} ELSE 0 END
+            + CASE WHEN priority IN ('critical', 'high') THEN {_URGENT} ELSE 0 END
             + salt * {_SALT} AS marks
         FROM repos WHERE id > $1 ORDER BY id LIMIT $2
     ) AS chunk

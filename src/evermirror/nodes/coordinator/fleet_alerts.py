@@ -88,14 +88,13 @@ def pending_work(view: FleetView) -> Iterator[Sample]:
     """What waits in the fleet, and how far it is: first clones over all, and what each worker is to sync."""
     totals = view.totals
     loads = {worker.name: worker.load for worker in view.workers if worker.load is not None}
-    moved = tuple((name, load.changes_total, load.received_bytes_total) for name, load in loads.items())
-    running = tuple((name, load.running) for name, load in loads.items())
     if not (totals.braked or totals.warming) and any(load.accepting_clones for load in loads.values()):
         counts = (totals.planned, totals.asked, totals.deferred, totals.held)
-        yield Sample("fleet", "first clones", totals.planned + totals.asked, (counts, moved, running))
+        cloning = tuple(sync for load in loads.values() for sync in load.running if sync.first)
+        yield Sample("fleet", "first clones", totals.planned + totals.asked, (counts, cloning))
     for name, load in loads.items():
-        done = (load.changes_total, load.received_bytes_total, load.running)
-        yield Sample(name, "syncs", load.queued_syncs if load.accepting_clones else 0, done)
+        waiting = load.queued_syncs if load.accepting_clones else 0
+        yield Sample(name, "syncs", waiting, (load.changes_total, load.running))
 
 
 def _stalled(stall: Stall) -> watch.Alert:

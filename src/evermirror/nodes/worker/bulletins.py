@@ -82,6 +82,7 @@ class Bulletins:
             self._tally,
             self._scheduler,
             self._rounds.open.values(),
+            here=self._shelf.here,
             repos=len(self._shelf.repos),
             polled_bytes=self._prober.stats.received_bytes,
             disk=disk,

@@ -146,8 +146,8 @@ class Round:
         self.progress = replace(progress, phase=SyncPhase.PUSHING, host=host)
         self.course.pushed(target, None if progress.phase in BEFORE_SENDING else progress.percent)
 
-    def running(self) -> RunningSync | None:
-        """As shown to people; None while it only polls."""
+    def running(self, *, first: bool) -> RunningSync | None:
+        """As shown to people; None while it only polls. ``first``: there is no mirror of it yet."""
         if self.syncing_since is None:
             return None
         progress = self.progress
@@ -157,6 +157,7 @@ class Round:
             progress.percent if progress else None,
             progress.received_bytes if progress else 0,
             self.syncing_since,
+            first,
         )
 
 

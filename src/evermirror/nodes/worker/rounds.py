@@ -172,6 +172,7 @@ class Rounds:
         for key in keys:
             self.open.pop(key, None)
             self._looks.discard(key)
+            self._first_clones.ended(key)
 
     # Under way
 
@@ -202,6 +203,7 @@ class Rounds:
         await self._jobs.see_off(jobs.values())
         for key in keys:
             self._jobs.forget(key)
+            self._first_clones.ended(key)
             self.verified.pop(key, None)
             self._looks.discard(key)
             self.looked.discard(key)
@@ -254,7 +256,7 @@ class Rounds:
         spec = at(repo.spec, self._scheduler.address(key))
         mark = None if force else repo.mark
         asked_at = self._clock()
-        result = await self._ask(spec, mark, self._scheduler.patience_s(key))
+        result = await self._ask(spec, mark, None if asked else self._scheduler.patience_s(key))
         this.look_s = self._clock() - asked_at
         if isinstance(result, Unchanged) and repo.mark != mark:  # forgotten meanwhile: it says nothing now
             result = await self._prober.probe(spec, None)

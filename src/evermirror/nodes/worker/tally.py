@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.core.watch.lately import Lately
 from evermirror.edge.git.folder import DiskUsage
 from evermirror.model.messages import HostState, WorkerStatus
+from evermirror.model.repo import RepoKey
 from evermirror.model.whole import Work
 from evermirror.model.worker import WorkerId
 from evermirror.nodes.worker.round import Round
@@ -37,6 +38,7 @@ def status_of(
     scheduler: Scheduler,
     rounds: Iterable[Round],
     *,
+    here: Container[RepoKey],
     repos: int,
     polled_bytes: int,
     disk: DiskUsage,
@@ -44,7 +46,8 @@ def status_of(
     now: float,
 ) -> WorkerStatus:
     """How the worker is doing now."""
-    running = [r for this in rounds if (r := this.running()) is not None]
+    told = (this.running(first=this.key not in here) for this in rounds)
+    running = [sync for sync in told if sync is not None]
     return WorkerStatus(
         repos=repos,
         polls_total=tally.polls,

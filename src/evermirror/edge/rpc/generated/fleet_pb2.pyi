@@ -2498,11 +2498,13 @@ class RunningSync(_message.Message):
     PERCENT_FIELD_NUMBER: _builtins.int
     RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
     STARTED_AT_FIELD_NUMBER: _builtins.int
+    FIRST_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     phase: _builtins.str
     percent: _builtins.float
     received_bytes: _builtins.int
     started_at: _builtins.float
+    first: _builtins.bool
     def __init__(
         self,
         *,
@@ -2511,10 +2513,11 @@ class RunningSync(_message.Message):
         percent: _builtins.float | None = ...,
         received_bytes: _builtins.int = ...,
         started_at: _builtins.float = ...,
+        first: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "percent", b"percent"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "key", b"key", "percent", b"percent", "phase", b"phase", "received_bytes", b"received_bytes", "started_at", b"started_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_percent", b"_percent", "first", b"first", "key", b"key", "percent", b"percent", "phase", b"phase", "received_bytes", b"received_bytes", "started_at", b"started_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__percent: _TypeAlias = _typing.Literal["percent"]  # noqa: Y015
     _WhichOneofArgType__percent: _TypeAlias = _typing.Literal["_percent", b"_percent"]  # noqa: Y015
