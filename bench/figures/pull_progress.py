@@ -10,7 +10,9 @@ from typing import Any
 from bench.measure import Bench, Context, Line, Sense, Stopwatch
 from bench.worlds.many_repos import filling
 from evermirror.core.watch.progress import progress_of
+from evermirror.edge.store.rows import failure_in
 from evermirror.edge.store.store import Store
+from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import ErrorFilter
 from evermirror.model.repo import Priority, RepoKey
 
@@ -46,7 +48,7 @@ def _fill(path: Path, projects: int, adaptive: int) -> None:
         connection.create_function("chance", 2, _chance, deterministic=True)
         connection.create_function("class_of", 1, lambda i: CLASSES[i * 7 % len(CLASSES)], deterministic=True)
         connection.create_function("kind_of", 1, lambda i: KINDS[i % len(KINDS)], deterministic=True)
-        connection.create_function("failure_of", 1, lambda kind: _FAILURE % kind, deterministic=True)
+        connection.create_function("failure_of", 1, _failure_of, deterministic=True)
         for statement in (_REPOS, _PROJECTS, _RUNS, _ERRORS):
             connection.execute(statement, given)
 
@@ -106,7 +108,13 @@ _ERRORS = """
     SELECT key, priority, 'failed', 'schedule', '', at, at, at, 0, 0, '', failure_of(kind), kind, 0, 0, at, at
     FROM failed
 """
-_FAILURE = '{"kind":"%s","message":"no answer","stderr":"' + "fatal: unable to access " * 8 + '"}'
+
+
+def _failure_of(kind: str) -> str:
+    failure = Failure(FailureKind(kind), "no answer", stderr="fatal: unable to access " * 8)
+    return failure_in(failure, None)
+
+
 _RESULT = '{"digest":"' + "ab" * 32 + '","changes":[' + ",".join(['{"ref":"refs/heads/main"}'] * 20) + "]}"
 
 

@@ -55,7 +55,7 @@ class Ours:
     """The machine, with a shell that stores at once."""
 
     def __init__(self, projects: list[Project], limit: int) -> None:
-        self.machine = PullMachine(PullSettings(), UTC, Strategy(max_concurrent=limit))
+        self.machine = PullMachine(PullSettings(), UTC, Strategy(max_concurrent=limit, adaptive=False))
         self._tasks: dict[RepoKey, TaskId] = {}
         self._ids = 0
         for project in projects:
