@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +27,8 @@ settings.load_profile("evermirror")
 
 def pytest_configure(config: pytest.Config) -> None:
     watch(config)
+    # A shell has what runs in the background ignore this signal, and what tests start inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = quick_folder()
     if folder is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))  # read when the first tmp_path is made

@@ -61,7 +61,7 @@ async def test_a_first_push_puts_branches_and_tags_and_nothing_else(world):
     assert (pushed.put_total, pushed.deleted_total, pushed.waiting_total) == (3, 0, 0)
     assert pushed.commit == repo.tip()
     assert pushed.sent_bytes > 0
-    assert [step.phase for step in world.steps][-1] == "sending"
+    assert [step.phase for step in world.steps][-1] == "pushing"
     assert world.steps[-1].received_bytes == pushed.sent_bytes
     assert (pushed.started_at, pushed.ended_at) == (1000.0, 1000.0)
 
