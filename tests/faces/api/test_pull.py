@@ -286,7 +286,7 @@ def test_every_phase_that_is_told_has_its_words(phase):
     for told in (phase.value, phase.to("t.example.org")):
         assert SyncPhase.of(told) is phase
         task = TaskRecord(TaskId(1), RepoKey("h/x"), TaskStatus.RUNNING, Trigger.MANUAL, progress_phase=told)
-        assert pull_tasks._progress(task) == words.get(phase, "Pulling changes...")
+        assert pull_tasks._progress(task, None) == words.get(phase, "Pulling changes...")
 
 
 @pytest.mark.parametrize("phase", SyncPhase)
