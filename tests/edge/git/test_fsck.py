@@ -213,6 +213,7 @@ REAL = {
         submodule(b"fastrtps", b"https:://github.com/eProsima/Fast-RTPS.git")
         + submodule(b"fastcdr", b"https:://github.com/eProsima/Fast-CDR.git")
     ),
+    "bytes of Latin-1": lambda: modules(submodule(url=b"https:://h.example/\xe9")),
     "janus": lambda: modules(submodule(b"getafe", b"https://github.com:larssmit/vim-getafe.git")),
     "cardano-ledger": lambda: modules(submodule(url=b"https://github.com/:input-output-hk/mirror.git")),
 }
@@ -232,6 +233,7 @@ async def test_repositories_that_git_clones_are_mirrored(name, world):
 @pytest.mark.parametrize(
     "url",
     [b"-u./payload", b"https::attacker.example/x", b"https:///attacker.example/x", b"../../../:x/y",
+     rb'"..\\/evil/x"', b"https:///\xe9",
      b'"https://h.example/%0ahost=github.com"', b'"git://h.example/a\\nhost=github.com"'],
 )  # fmt: skip
 @pytest.mark.parametrize("name", [b"a", b"z"], ids=["first", "last"])
