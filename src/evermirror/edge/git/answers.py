@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -27,7 +28,8 @@ from evermirror.model.printable import one_line
 RETRY_AFTER_MAX_S = 86_400.0  # a host that asks for more is looked at once a day all the same
 EPOCH_MIN_S = 1_000_000_000  # a reset time above this is a date, below it a number of seconds
 BODY_LOOKED_AT_BYTES = 2000  # of an error page, for signs of a rate limit
-BODY_SHOWN_BYTES = 500  # of an answer, in a failure's context
+BODY_SHOWN_CHARS = 500  # of an answer, in a failure's context
+BODY_CLEANED_BYTES = 10_000  # of it: secrets are removed before it is cut
 SHOWN_URL_CHARS = 200
 GIT_TYPE = "application/x-git-upload-pack-"
 
@@ -76,9 +78,10 @@ def failure_of(response: Response, *, authenticated: bool, now: float) -> Failur
             return Failure(FailureKind.UNKNOWN, f"HTTP {status}")
 
 
-def with_answer(failure: Failure, response: Response) -> Failure:
-    """The failure with what was answered: people may see in it what no table knows."""
-    body = response.body[:BODY_SHOWN_BYTES].decode("utf-8", "replace")
+def with_answer(failure: Failure, response: Response, clean: Callable[[str], str]) -> Failure:
+    """The failure with what was answered: people may see in it what no table knows. ``clean`` removes
+    secrets: of one that is cut, half would stay."""
+    body = clean(response.body[:BODY_CLEANED_BYTES].decode("utf-8", "replace"))[:BODY_SHOWN_CHARS]
     told = {HTTP_STATUS: str(response.status), HTTP_BODY: body}
     return replace(failure, context={**failure.context, **told})
 
@@ -125,12 +128,12 @@ def redirect_url(response: Response, asked: str) -> SplitResult | None:
     return target._replace(path=path, query="", fragment="")
 
 
-def moved(response: Response, target: SplitResult | None) -> Failure:
+def moved(response: Response, target: SplitResult | None, clean: Callable[[str], str]) -> Failure:
     """A redirect that is not followed: it is named, without what may be secret in it."""
     if target is None or not target.hostname:
         return Failure(FailureKind.NOT_FOUND, f"HTTP {response.status}: moved to nowhere")
     host = target.netloc.rpartition("@")[2]
-    shown = one_line(f"{target.scheme}://{host}{target.path}")[:SHOWN_URL_CHARS]
+    shown = one_line(clean(f"{target.scheme}://{host}{target.path}"))[:SHOWN_URL_CHARS]
     if _LOGIN.search(target.path):
         return Failure(FailureKind.NOT_FOUND, f"sent to a login page: {shown}", hint=_PRIVATE_HINT)
     hint = "redirects are not followed: if that is right, give the repo its new URL"

@@ -190,6 +190,11 @@ class Git:
         )
         return parse_ls_remote(completed.stdout, prefixes)
 
+    def shown(self, output: bytes) -> str:
+        """The end of it, for people. Secrets are removed first: of one that is cut, half would stay."""
+        text = output[-2 * SHOWN_OUTPUT_BYTES :].decode("utf-8", "replace")
+        return self.credentials.redactor.clean(text)[-SHOWN_OUTPUT_BYTES:]
+
     def _failed(self, failure: Failure, args: Sequence[str], ended: Ended | None) -> FailureError:
         told = Failure(
             kind=failure.kind,
@@ -197,8 +202,8 @@ class Git:
             hint=failure.hint,
             retry_after_s=failure.retry_after_s,
             git_command=" ".join(["git", *args]),
-            stdout=_shown(ended.stdout) if ended is not None else "",
-            stderr=_shown(ended.stderr) if ended is not None else "",
+            stdout=self.shown(ended.stdout) if ended is not None else "",
+            stderr=self.shown(ended.stderr) if ended is not None else "",
             corrupt=failure.corrupt,
             context=failure.context,
         )
@@ -254,10 +259,6 @@ def _stopped(stop: Stop, limits: Limits, remote: Remote | None) -> Failure:
             return Failure(FailureKind.UNKNOWN, f"git did not end within {limits.timeout_s:g} s")
         case Stop.TOO_MUCH:
             return Failure(FailureKind.UNKNOWN, f"git printed more than {limits.stdout_bytes} bytes")
-
-
-def _shown(output: bytes) -> str:
-    return output[-SHOWN_OUTPUT_BYTES:].decode("utf-8", "replace")
 
 
 def _stamp(file: str) -> tuple[int, ...]:

@@ -159,13 +159,17 @@ class Sending:
         return told, self._failed(classify_push(done.returncode, done.stderr), batch, done)
 
     def _failed(self, failure: Failure, batch: Sequence[RefPush], done: Completed) -> Failure:
-        return _with_output(failure, shown_command(self.remote.url, batch), done)
+        return self._with_output(failure, shown_command(self.remote.url, batch), done)
 
     def with_declined(self, failure: Failure) -> Failure:
         """``failure``, which is about refs that were refused, with the command that they were sent by."""
         if self.declined is None or failure.git_command:
             return failure
-        return _with_output(failure, self.declined_command, self.declined)
+        return self._with_output(failure, self.declined_command, self.declined)
+
+    def _with_output(self, failure: Failure, command: str, done: Completed) -> Failure:
+        stdout, stderr = self.git.shown(done.stdout), done.stderr[-SHOWN_OUTPUT_BYTES:]
+        return replace(failure, git_command=command, stdout=stdout, stderr=stderr)
 
     def _listener(self) -> Callable[[bytes], None]:
         reader, before = ProgressReader(), self.sent_bytes
@@ -187,15 +191,6 @@ class _Piece:
 
     batch: tuple[RefPush, ...]
     refused: list[int]
-
-
-def _with_output(failure: Failure, command: str, done: Completed) -> Failure:
-    return replace(
-        failure,
-        git_command=command,
-        stdout=done.stdout[-SHOWN_OUTPUT_BYTES:].decode("utf-8", "replace"),
-        stderr=done.stderr[-SHOWN_OUTPUT_BYTES:],
-    )
 
 
 def _piece(batch: tuple[RefPush, ...]) -> _Piece | None:
