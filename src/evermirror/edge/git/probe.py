@@ -351,7 +351,7 @@ class Prober:
         except lsrefs.Lying as e:
             raise self._answered(malformed(str(e)), response) from None
         except lsrefs.Refused as e:
-            failure = answers.refused(str(e), authenticated=visit.authenticated)
+            failure = answers.refused(str(e), authenticated=visit.authenticated, url=visit.url)
             if failure is None:
                 return None
             raise self._answered(failure, response) from None
@@ -361,7 +361,9 @@ class Prober:
             clean = self._credentials.redactor.clean
             failure = answers.moved(response, answers.redirect_url(response, visit.url), clean)
         else:
-            failure = answers.failure_of(response, authenticated=visit.authenticated, now=self._utc())
+            failure = answers.failure_of(
+                response, authenticated=visit.authenticated, now=self._utc(), url=visit.url
+            )
         return self._answered(failure, response)
 
     def _answered(self, failure: Failure, response: Response) -> FailureError:

@@ -149,14 +149,16 @@ class Sending:
             costly = self.sent_bytes - before > self.settings.in_vain_bytes
             told = {n: replace(t, in_vain=costly) for n, t in told.items()}
         if _refused_by_one_hook(batch, told):
-            failure = classify_push(done.returncode, done.stderr)
+            failure = classify_push(done.returncode, done.stderr, url=self.remote.url)
             if failure.kind is FailureKind.PERMISSION_DENIED:
                 return told, self._failed(failure, batch, done)
         if not all(t.ok for t in told.values()):
             self.declined, self.declined_command = done, shown_command(self.remote.url, batch)
         if all(change.name in told for change in batch):
             return _with_words(told, done.stderr) if len(batch) == 1 else told, None
-        return told, self._failed(classify_push(done.returncode, done.stderr), batch, done)
+        return told, self._failed(
+            classify_push(done.returncode, done.stderr, url=self.remote.url), batch, done
+        )
 
     def _failed(self, failure: Failure, batch: Sequence[RefPush], done: Completed) -> Failure:
         return self._with_output(failure, shown_command(self.remote.url, batch), done)
