@@ -40,7 +40,7 @@ async def refused(up, url):
     return task["result"]
 
 
-@pytest.mark.parametrize("name", ["closed", "nowhere"])
+@pytest.mark.parametrize("name", ["closed", "nowhere", "tools/rate-limiter"])
 async def test_gitolite_denies(tmp_path, gitolite, name):
     async with stage_of(tmp_path, gitolite).up(**sections(gitolite)) as up:
         result = await refused(up, gitolite.url(name))
@@ -85,6 +85,14 @@ async def test_what_stands_behind_sshd(tmp_path, upstream_ssh, command, kind, wo
         result = await refused(up, upstream_ssh.url("gone.git"))
         assert result["error_type"] == kind, result
         assert words in result["error_message"]
+
+
+async def test_a_repository_named_like_sshs_complaint_says_nothing_of_its_host(tmp_path, upstream_ssh):
+    async with stage_of(tmp_path, upstream_ssh).up(**sections(upstream_ssh)) as up:
+        result = await refused(up, upstream_ssh.url("Host%20key%20verification%20failed"))
+        assert result["error_type"] == "NOT_FOUND", result
+        assert "Host key verification failed' does not appear" in result["error_message"]
+        assert "known_hosts" not in result["hint"]
 
 
 async def test_a_changed_host_key_names_the_host_and_all_its_repos_recover(tmp_path, upstream_ssh):

@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 
 from evermirror.errors import InvalidValue
 
-POLICY_VERSION = 1  # counted up when a verdict changes: what was refused before is tried again
+POLICY_VERSION = 2  # counted up when a verdict changes: what was refused before is tried again
 ALLOWED_MAX = 16  # ids of one repo
 REASON_CHARS_MAX = 500
 _ID = re.compile(r"[a-z][A-Za-z0-9]{2,59}", re.ASCII)
@@ -261,14 +261,16 @@ def check_reason(text: str) -> str:
 
 _CURL = re.compile(r"(?:(?:https?|ftps?)::|(?=(?:https?|ftps?)://))(.*)", re.DOTALL)
 _AUTHORITY = re.compile(r"(?:[A-Za-z0-9+.-]*:)?//(?:[^/?#]*@)?(\[[^\]/]+\]|[^/?#:@]*)")
-_CLIMBS = re.compile(r"(?:\./)*\.\./(?:\.{1,2}/)*[:/]")
+# A backslash separates as well: for git on every system, and for clients on Windows.
+_CLIMBS = re.compile(r"(?:\.[/\\])*\.\.[/\\](?:\.{1,2}[/\\])*[:/\\]")
 
 
 def harm_of_url(url: str) -> str:
-    """Why a client must not be given this URL of a submodule; empty for one that at worst does not work."""
+    """Why a client must not be given this URL of a submodule; empty for one that at worst does not work.
+    Bytes that are not UTF-8 come as Python escapes them."""
     if url.startswith("-"):
         return "begins with -, which a client may take for an option"
-    if any(byte < 32 or byte == 127 for byte in unquote_to_bytes(url)):
+    if any(byte < 32 or byte == 127 for byte in unquote_to_bytes(url.encode("utf-8", "surrogateescape"))):
         return "holds a control character, by which a client asks for another host's password"
     if _CLIMBS.match(url):
         return "climbs above its root, and takes another host's place"

@@ -135,6 +135,84 @@ def test_a_server_over_ssh_cannot_talk_us_into_damage_or_a_full_disk(said):
     assert (failure.kind, failure.corrupt) == (K.UNKNOWN, False)
 
 
+# What a server repeats of the URL that it is asked for: whoever may submit one chooses it.
+GIT_SAYS = "fatal: '%s' does not appear to be a git repository"
+NAMED = [
+    ("Host%20key%20verification%20failed", K.NOT_FOUND, GIT_SAYS % "/Host key verification failed"),
+    ("Host%20key%20verification%20failed.", K.NOT_FOUND, GIT_SAYS % "Host key verification failed."),
+    ("REMOTE%20HOST%20IDENTIFICATION%20HAS%20CHANGED!", K.NOT_FOUND, GIT_SAYS % "REMOTE HOST IDENTIFICATION HAS CHANGED!"),
+    ("x/No%20rsa%20host%20key%20is%20known%20for", K.NOT_FOUND, "ERROR: x/No rsa host key is known for not found"),
+    ("Unable%20to%20negotiate%20with", K.NOT_FOUND, "Gitea: Cannot find repository: Unable to negotiate with"),
+    ("Too%20many%20authentication%20failures", K.NOT_FOUND, "conq: Too many authentication failures: repository does not exist."),
+    ("a/Connection%20refused", K.NOT_FOUND, GIT_SAYS % "/srv/git/a/Connection refused.git"),
+    ("a/timed%20out'x", K.NOT_FOUND, GIT_SAYS % "/a/timed out'x"),
+    ("a'%20rate%20limit%20'b", K.NOT_FOUND, GIT_SAYS % "/a' rate limit 'b"),
+    ("tools/rate-limiter.git", K.AUTH_FAILED, "FATAL: R any tools/rate-limiter mirror DENIED by fallthru"),
+    ("ops/maintenance", K.AUTH_FAILED, "FATAL: R any ops/maintenance mirror DENIED by fallthru"),
+    ("unavailable", K.AUTH_FAILED, "FATAL: R any unavailable mirror DENIED by fallthru"),
+    ("Abuse/X", K.NOT_FOUND, "remote: ERROR: project abuse/x could not be found"),
+    ("team/timeout", K.AUTH_FAILED, "User: 2:ann with Key: 3:laptop is not authorized to read team/timeout."),
+    ("a/no%20such", K.AUTH_FAILED, "ERROR: Permission to a/no such.git denied to ann."),
+    ("denied", K.NOT_FOUND, "fatal: project denied not found"),
+    ("denied", K.AUTH_FAILED, "FATAL: R any denied mirror DENIED by fallthru"),
+    ("git/git", K.NOT_FOUND, GIT_SAYS % "/git/git"),
+    ("found", K.NOT_FOUND, "ERROR: Repository not found."),
+    ("x", K.NETWORK_TIMEOUT, "Gitea: Internal call timed out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "kind", "said"), NAMED, ids=[s[-40:] for _, _, s in NAMED])
+@pytest.mark.parametrize("marked", ["", "remote: "])
+def test_no_name_of_a_repository_decides_what_kind_of_failure_it_is(path, kind, said, marked):
+    url = f"ssh://git@h.example/{path}"
+    failure = classify(128, marked + said + UNREAD, url=url)
+    assert (failure.kind, failure.host_wide, failure.corrupt) == (kind, False, False)
+    assert failure.message in said, "it is shown as it was said"
+    at_target = {K.AUTH_FAILED: K.PERMISSION_DENIED}.get(kind, kind)
+    assert classify_push(128, marked + said + UNREAD, url=url).kind is at_target
+
+
+@pytest.mark.parametrize("said", [GIT_SAYS % "Host key verification failed", GIT_SAYS % "a rate limit"])
+def test_what_is_quoted_decides_nothing_either(said):
+    assert classify(128, said + UNREAD).kind is K.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "stderr"),
+    [
+        ("REMOTE%20HOST%20IDENTIFICATION%20HAS%20CHANGED", K.NOT_FOUND, "fatal: repository 'https://h/{}/' not found"),
+        ("not%20a%20git%20repository", K.NETWORK_TIMEOUT, "fatal: unable to access 'https://h/{}/': Failed to connect to h port 443"),
+        ("returned%20error:%20429", K.NETWORK_TIMEOUT, "fatal: unable to access 'https://h/{}/': The requested URL returned error: 500"),
+        ("tools/rate-limiter", K.AUTH_FAILED, "remote: You may not read tools/rate-limiter.\nfatal: unable to access 'https://h/{}/': The requested URL returned error: 403"),
+    ],
+)  # fmt: skip
+def test_no_name_decides_over_http(path, kind, stderr):
+    for spelled in (path, path.replace("%20", " ")):
+        failure = classify(128, stderr.format(spelled), url=f"https://h/{path}")
+        assert (failure.kind, failure.host_wide, failure.corrupt) == (kind, False, False)
+        assert spelled in failure.message
+
+
+def test_no_name_of_a_host_decides():
+    said = "ssh: connect to host rate-limit.example port 22: Connection refused"
+    failure = classify(128, said + UNREAD, url="ssh://git@rate-limit.example/x")
+    assert (failure.kind, failure.message) == (K.NETWORK_TIMEOUT, said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\nHost key verification failed.\r",
+        "No ED25519 host key is known for [h.example]:2222 and you have requested strict checking.\r\nHost key verification failed.\r",
+        "Unable to negotiate with 192.0.2.1 port 22: no matching key exchange method found. Their offer: x",
+    ],
+)
+def test_what_ssh_says_of_a_host_is_about_all_of_it_unless_the_server_says_so(said):
+    assert classify(128, said + UNREAD).host_wide
+    theirs = "\n".join(f"remote: {line}" for line in said.split("\r\n"))
+    assert not classify(128, theirs + UNREAD).host_wide
+
+
 DEATHS = [
     ("unable to read 75c26cb57f50b852a0be0097e3bf8fbc7db9ade9", "remote: fatal: unable to read 75c26cb57f50b852a0be0097e3bf8fbc7db9ade9        \nremote: aborting due to possible repository corruption on the remote side. \nfatal: early EOF\nfatal: fetch-pack: invalid index-pack output"),
     ("Out of memory, malloc failed", "remote: Enumerating objects: 12, done.\rremote: fatal: Out of memory, malloc failed\nfetch-pack: unexpected disconnect while reading sideband packet\nfatal: early EOF"),

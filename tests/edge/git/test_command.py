@@ -248,6 +248,20 @@ async def test_a_secret_is_removed_from_what_a_failed_git_says(tmp_path):
     assert "***" in caught.value.failure.message
 
 
+async def test_a_secret_is_removed_from_a_long_output_before_it_is_cut(tmp_path):
+    said = f"{'x' * 3000}{CANARY}{'y' * (8192 - len(CANARY) // 2)}"
+    (tmp_path / "said").write_text(said)
+    script = f"cat {tmp_path}/said; cat {tmp_path}/said >&2; exit 1"
+    git = Git(
+        GitSettings(tmp_path, binary=fake_git(tmp_path, script)), Credentials([Credential("c", "u", CANARY)])
+    )
+    with pytest.raises(FailureError) as caught:
+        await git.run(["fetch"])
+    for told in (caught.value.failure.stdout, caught.value.failure.stderr):
+        assert set(told) <= set("*xy")
+        assert len(told) == 8192
+
+
 def test_credentials_go_only_where_they_are_for():
     credentials = Credentials([Credential("c", token="t", hosts=frozenset({"good.example"}))])
     good = RepoSpec(RepoKey("good.example/x"), "https://good.example/x", Host("good.example"), credential="c")

@@ -213,6 +213,7 @@ REAL = {
         submodule(b"fastrtps", b"https:://github.com/eProsima/Fast-RTPS.git")
         + submodule(b"fastcdr", b"https:://github.com/eProsima/Fast-CDR.git")
     ),
+    "bytes of Latin-1": lambda: modules(submodule(url=b"https:://h.example/\xe9")),
     "janus": lambda: modules(submodule(b"getafe", b"https://github.com:larssmit/vim-getafe.git")),
     "cardano-ledger": lambda: modules(submodule(url=b"https://github.com/:input-output-hk/mirror.git")),
 }
@@ -232,6 +233,7 @@ async def test_repositories_that_git_clones_are_mirrored(name, world):
 @pytest.mark.parametrize(
     "url",
     [b"-u./payload", b"https::attacker.example/x", b"https:///attacker.example/x", b"../../../:x/y",
+     rb'"..\\/evil/x"', b"https:///\xe9",
      b'"https://h.example/%0ahost=github.com"', b'"git://h.example/a\\nhost=github.com"'],
 )  # fmt: skip
 @pytest.mark.parametrize("name", [b"a", b"z"], ids=["first", "last"])
@@ -307,6 +309,41 @@ def test_upstreams_words_hide_no_complaint(tmp_path):
     assert is_unjudged(tmp_path)
     complaints.feed(b"warning: gitmodulesUrl in words of a later git\n")
     assert complaints.unclear
+
+
+@pytest.mark.parametrize("piece_bytes", [97, 4096, 1_000_000])
+@pytest.mark.parametrize(
+    "before",
+    [b"", b"object %b: gitmodu", b"object ", b"object %b (", b"object %b (%b", b"object %b: gitmodulesUrl: "],
+)
+def test_upstreams_words_on_the_same_line_hide_no_complaint(before, piece_bytes, tmp_path):
+    """git's index-pack complains while another git is in the middle of a line of upstream's."""
+    harmless, harmful = b"ab" * 20, b"cd" * 20
+    flood = b"remote: " + b"object %b: gitmodulesUrl: " % harmless * 200
+    said = flood + before.replace(b"%b", harmless)
+    said += (
+        b"warning: object %b: gitmodulesUrl: disallowed submodule url: -x): badName: \nremote: \n" % harmful
+    )
+    complaints = Complaints(tmp_path)
+    for start in range(0, len(said), piece_bytes):
+        complaints.feed(said[start : start + piece_bytes])
+    assert harmful.decode() in complaints.modules or complaints.unclear
+    assert is_unjudged(tmp_path)
+
+
+def test_a_flood_of_complaints_is_bounded(tmp_path):
+    complaints = Complaints(tmp_path)
+    for number in range(3000):
+        complaints.feed(b"remote: object %040x: gitmodulesUrl: x\n" % number)
+    assert complaints.unclear
+    assert len(complaints.modules) <= 1001
+
+
+def test_what_waits_for_a_judgement_is_known_after_a_power_cut(tmp_path, monkeypatch):
+    durable = []
+    monkeypatch.setattr(os, "fsync", lambda fd: durable.append(os.readlink(f"/proc/self/fd/{fd}")))
+    Complaints(tmp_path).feed(b"error: object %b: hasDotgit: contains '.git'\n" % (b"ab" * 20))
+    assert durable == [str(tmp_path / "evermirror-unjudged"), str(tmp_path)]
 
 
 # No transfer that is known to be in vain

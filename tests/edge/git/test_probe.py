@@ -366,6 +366,41 @@ async def test_a_failed_look_tells_the_command_that_shows_the_same_and_what_was_
     assert len(found.context["http_body"]) <= 500
 
 
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [
+        ("<h1>You may not read tools/rate-limiter</h1>", FailureKind.AUTH_FAILED),
+        ("tools/rate-limiter: rate limit exceeded", FailureKind.RATE_LIMITED),
+    ],
+)
+async def test_the_name_of_a_repository_is_no_rate_limit(prober, upstream, page, kind):
+    repo = upstream.create("tools/rate-limiter")
+    upstream.fail_with(403, body=page)
+    assert (await failure(prober.probe(spec_of(repo.url), None))).kind is kind
+
+
+async def test_an_err_line_with_the_name_of_the_repository_is_no_rate_limit(prober, upstream):
+    repo = upstream.create("tools/rate-limiter")
+    said = b"ERR tools/rate-limiter: access denied"
+    body = b"%04x%b" % (len(said) + 4, said)
+    upstream.fail_with(200, {"Content-Type": "application/x-git-upload-pack-result"}, body.decode())
+    assert (await failure(prober.probe(spec_of(repo.url), None))).kind is FailureKind.NOT_FOUND
+
+
+@pytest.mark.parametrize("before", range(484, 502))
+async def test_a_secret_is_removed_from_an_answer_before_it_is_cut(prober, upstream, before):
+    upstream.fail_with(404, body="x" * before + "s3cret-token" + "y" * 1000)
+    told = (await failure(prober.probe(spec_of(upstream.create("x").url), None))).context["http_body"]
+    assert told == ("x" * before + "***" + "y" * 1000)[:500]
+
+
+async def test_a_secret_is_removed_from_a_redirect_before_it_is_cut(prober, upstream):
+    path = "x" * (200 - len("http://elsewhere.example/") - 5)
+    upstream.redirect("/x.git", f"http://elsewhere.example/{path}s3cret-token/y.git", 301)
+    found = await failure(prober.probe(spec_of(upstream.create("x").url), None))
+    assert found.message == f"moved to http://elsewhere.example/{path}***/y"
+
+
 @pytest.mark.parametrize("trouble", ["page", "redirect", "login", "nobody"])
 async def test_no_failed_look_is_without_its_command(prober, upstream, trouble):
     repo = upstream.create("x")

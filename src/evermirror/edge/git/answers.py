@@ -15,24 +15,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from evermirror.edge.git.connection import Response
-from evermirror.edge.git.wordings import kind_of
+from evermirror.edge.git.wordings import kind_of, without_names
 from evermirror.model.failure import HTTP_BODY, HTTP_STATUS, Failure, FailureKind
 from evermirror.model.printable import one_line
 
 RETRY_AFTER_MAX_S = 86_400.0  # a host that asks for more is looked at once a day all the same
 EPOCH_MIN_S = 1_000_000_000  # a reset time above this is a date, below it a number of seconds
 BODY_LOOKED_AT_BYTES = 2000  # of an error page, for signs of a rate limit
-BODY_SHOWN_BYTES = 500  # of an answer, in a failure's context
+BODY_SHOWN_CHARS = 500  # of an answer, in a failure's context
+BODY_CLEANED_BYTES = 10_000  # of it: secrets are removed before it is cut
 SHOWN_URL_CHARS = 200
 GIT_TYPE = "application/x-git-upload-pack-"
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_RATE_WORDS = re.compile(rb"rate.?limit|too many requests|abuse detection", re.IGNORECASE)
+_RATE_WORDS = re.compile(r"rate.?limit|too many requests|abuse detection", re.IGNORECASE)
 _LOGIN = re.compile(r"login|log_in|sign_?in|/auth\b|/sso\b", re.IGNORECASE)
 _PRIVATE_HINT = "it is gone, or private and needs a credential"
 _CREDENTIAL_HINT = "check the repo's credential and what it may read"
@@ -52,11 +54,12 @@ def is_redirect(response: Response) -> bool:
     return response.status in _REDIRECTS
 
 
-def failure_of(response: Response, *, authenticated: bool, now: float) -> Failure:
-    """The failure that an answer other than 200 stands for; ``now`` is UTC seconds."""
+def failure_of(response: Response, *, authenticated: bool, now: float, url: str = "") -> Failure:
+    """The failure that an answer other than 200 stands for; ``now`` is UTC seconds. What is a name in the
+    ``url`` that was asked for is no sign of anything."""
     status = response.status
     wait_s = retry_after_s(response, now)
-    if status == 429 or (status in (403, 503) and _rate_limited(response, wait_s)):
+    if status == 429 or (status in (403, 503) and _rate_limited(response, wait_s, url)):
         return Failure(FailureKind.RATE_LIMITED, f"HTTP {status}: rate limited", retry_after_s=wait_s)
     match status:
         case 401 if not authenticated:
@@ -76,9 +79,10 @@ def failure_of(response: Response, *, authenticated: bool, now: float) -> Failur
             return Failure(FailureKind.UNKNOWN, f"HTTP {status}")
 
 
-def with_answer(failure: Failure, response: Response) -> Failure:
-    """The failure with what was answered: people may see in it what no table knows."""
-    body = response.body[:BODY_SHOWN_BYTES].decode("utf-8", "replace")
+def with_answer(failure: Failure, response: Response, clean: Callable[[str], str]) -> Failure:
+    """The failure with what was answered: people may see in it what no table knows. ``clean`` removes
+    secrets: of one that is cut, half would stay."""
+    body = clean(response.body[:BODY_CLEANED_BYTES].decode("utf-8", "replace"))[:BODY_SHOWN_CHARS]
     told = {HTTP_STATUS: str(response.status), HTTP_BODY: body}
     return replace(failure, context={**failure.context, **told})
 
@@ -103,10 +107,13 @@ def _seconds(value: str, now: float) -> float | None:
         return None
 
 
-def _rate_limited(response: Response, wait_s: float | None) -> bool:
+def _rate_limited(response: Response, wait_s: float | None, url: str) -> bool:
     if wait_s is not None or _remaining(response) == "0":
         return True
-    return response.status == 403 and _RATE_WORDS.search(response.body[:BODY_LOOKED_AT_BYTES]) is not None
+    if response.status != 403:
+        return False
+    page, _ = without_names(response.body[:BODY_LOOKED_AT_BYTES].decode("utf-8", "replace"), url)
+    return _RATE_WORDS.search(page) is not None
 
 
 def _remaining(response: Response) -> str:
@@ -125,12 +132,12 @@ def redirect_url(response: Response, asked: str) -> SplitResult | None:
     return target._replace(path=path, query="", fragment="")
 
 
-def moved(response: Response, target: SplitResult | None) -> Failure:
+def moved(response: Response, target: SplitResult | None, clean: Callable[[str], str]) -> Failure:
     """A redirect that is not followed: it is named, without what may be secret in it."""
     if target is None or not target.hostname:
         return Failure(FailureKind.NOT_FOUND, f"HTTP {response.status}: moved to nowhere")
     host = target.netloc.rpartition("@")[2]
-    shown = one_line(f"{target.scheme}://{host}{target.path}")[:SHOWN_URL_CHARS]
+    shown = one_line(clean(f"{target.scheme}://{host}{target.path}"))[:SHOWN_URL_CHARS]
     if _LOGIN.search(target.path):
         return Failure(FailureKind.NOT_FOUND, f"sent to a login page: {shown}", hint=_PRIVATE_HINT)
     hint = "redirects are not followed: if that is right, give the repo its new URL"
@@ -157,9 +164,10 @@ def dumb() -> Failure:
     )
 
 
-def refused(said: str, *, authenticated: bool) -> Failure | None:
+def refused(said: str, *, authenticated: bool, url: str = "") -> Failure | None:
     """An ERR line; None where upstream did not understand what we asked, so that another way may work."""
-    match kind_of(said):
+    words, _ = without_names(said, url)
+    match kind_of(words):
         case FailureKind.NOT_FOUND:
             return Failure(FailureKind.NOT_FOUND, said, hint=_PRIVATE_HINT)
         case FailureKind.AUTH_FAILED if authenticated:
@@ -168,6 +176,6 @@ def refused(said: str, *, authenticated: bool) -> Failure | None:
             return Failure(FailureKind.NOT_FOUND, said, hint=_PRIVATE_HINT)
         case FailureKind() as kind:
             return Failure(kind, said)
-    if _ERR_PROTOCOL.search(said):
+    if _ERR_PROTOCOL.search(words):
         return None
     return Failure(FailureKind.UNKNOWN, said or "upstream said ERR and nothing else")

@@ -13,7 +13,17 @@ from dataclasses import replace
 
 from evermirror.edge.git.wordings import CAUSE as CAUSE
 from evermirror.edge.git.wordings import MESSAGE_CHARS_MAX as MESSAGE_CHARS_MAX
-from evermirror.edge.git.wordings import NETWORK, OF_SSH, REFUSED, UNREAD, UPSTREAM_DIED, died, unread
+from evermirror.edge.git.wordings import (
+    NETWORK,
+    OF_SSH,
+    REFUSED,
+    UNREAD,
+    UPSTREAM_DIED,
+    died,
+    unread,
+    with_names,
+    without_names,
+)
 from evermirror.edge.git.wordings import Says as _Says
 from evermirror.edge.git.wordings import bare as _bare
 from evermirror.edge.git.wordings import by_rule as _by_rule
@@ -231,8 +241,14 @@ _OF_PUSHES = (
 )
 
 
-def classify(returncode: int, stderr: str, *, authenticated: bool = False) -> Failure:
-    """What a failed git means. ``authenticated``: a credential was offered, so a refusal is about that."""
+def classify(returncode: int, stderr: str, *, authenticated: bool = False, url: str = "") -> Failure:
+    """What a failed git means. ``authenticated``: a credential was offered, so a refusal is about that.
+    ``url``: of the other side; what is a name in it is no finding."""
+    text, signs = without_names(stderr, url)
+    return with_names(_classify(returncode, text, authenticated), signs)
+
+
+def _classify(returncode: int, stderr: str, authenticated: bool) -> Failure:
     ours, theirs = _split(stderr)
     if UNREAD in ours:
         return unread(ours, theirs)
@@ -251,14 +267,19 @@ def classify(returncode: int, stderr: str, *, authenticated: bool = False) -> Fa
     return _failure("unknown", FailureKind.UNKNOWN, _words(ours, theirs) or f"git ended with {returncode}")
 
 
-def classify_push(returncode: int, stderr: str) -> Failure:
+def classify_push(returncode: int, stderr: str, *, url: str = "") -> Failure:
     """What a failed push means."""
+    text, signs = without_names(stderr, url)
+    return with_names(_classify_push(returncode, text), signs)
+
+
+def _classify_push(returncode: int, stderr: str) -> Failure:
     ours, theirs = _split(stderr)
     if (match := _HTTP_STATUS.search(ours)) is not None:
         return at_target(_by_status(int(match[1]), ours, theirs, authenticated=True))
     if (rule := _first(_OF_PUSHES, ours, theirs)) is not None:
         return _by_rule(rule, ours, theirs)
-    return at_target(classify(returncode, stderr, authenticated=True))
+    return at_target(_classify(returncode, stderr, authenticated=True))
 
 
 def at_target(failure: Failure) -> Failure:

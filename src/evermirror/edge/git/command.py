@@ -22,7 +22,7 @@ from evermirror.edge.git.environment import (
     environment,
 )
 from evermirror.edge.git.process import Ended, Limits, Stop, run_process
-from evermirror.edge.git.wordings import HOST_KEY
+from evermirror.edge.git.wordings import HOST_KEY, HOST_KEY_CHANGED
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.refs import PUBLIC_PREFIXES, Oid, RefSnapshot
@@ -115,7 +115,8 @@ class Git:
         if ended.stop is not None:
             raise self._failed(_stopped(ended.stop, limits, remote), args, ended)
         if check and ended.returncode != 0:
-            failure = classify(ended.returncode, stderr, authenticated=_authenticated(remote))
+            url = remote.url if remote is not None else ""
+            failure = classify(ended.returncode, stderr, authenticated=_authenticated(remote), url=url)
             if remote is not None and failure.context.get(CAUSE) == HOST_KEY:
                 failure = _host_key(failure, stderr, remote, new_hosts=self.settings.accept_new_ssh_hosts)
             raise self._failed(failure, args, ended)
@@ -190,6 +191,11 @@ class Git:
         )
         return parse_ls_remote(completed.stdout, prefixes)
 
+    def shown(self, output: bytes) -> str:
+        """The end of it, for people. Secrets are removed first: of one that is cut, half would stay."""
+        text = output[-2 * SHOWN_OUTPUT_BYTES :].decode("utf-8", "replace")
+        return self.credentials.redactor.clean(text)[-SHOWN_OUTPUT_BYTES:]
+
     def _failed(self, failure: Failure, args: Sequence[str], ended: Ended | None) -> FailureError:
         told = Failure(
             kind=failure.kind,
@@ -197,8 +203,8 @@ class Git:
             hint=failure.hint,
             retry_after_s=failure.retry_after_s,
             git_command=" ".join(["git", *args]),
-            stdout=_shown(ended.stdout) if ended is not None else "",
-            stderr=_shown(ended.stderr) if ended is not None else "",
+            stdout=self.shown(ended.stdout) if ended is not None else "",
+            stderr=self.shown(ended.stderr) if ended is not None else "",
             corrupt=failure.corrupt,
             context=failure.context,
         )
@@ -228,7 +234,7 @@ def _host_key(failure: Failure, stderr: str, remote: Remote, *, new_hosts: bool)
     host = remote.host_key_alias
     shown = _FINGERPRINT.search(stderr)
     key = f" ({shown[0]})" if shown is not None else ""
-    changed = "HAS CHANGED" in stderr
+    changed = HOST_KEY_CHANGED.search(stderr) is not None
     steps = [f"ssh-keygen -f git/known_hosts -R '{host}'"] if changed else []
     if not new_hosts:
         port = f"-p {remote.port} " if remote.port != DEFAULT_PORTS["ssh"] else ""
@@ -254,10 +260,6 @@ def _stopped(stop: Stop, limits: Limits, remote: Remote | None) -> Failure:
             return Failure(FailureKind.UNKNOWN, f"git did not end within {limits.timeout_s:g} s")
         case Stop.TOO_MUCH:
             return Failure(FailureKind.UNKNOWN, f"git printed more than {limits.stdout_bytes} bytes")
-
-
-def _shown(output: bytes) -> str:
-    return output[-SHOWN_OUTPUT_BYTES:].decode("utf-8", "replace")
 
 
 def _stamp(file: str) -> tuple[int, ...]:

@@ -144,17 +144,17 @@ def fsync_tree(folder: Path) -> None:
     """Make every file and folder below durable."""
     for path, _, files in os.walk(folder, topdown=False):
         for name in files:
-            _fsync(os.path.join(path, name))
-        _fsync(path)
+            fsync(os.path.join(path, name))
+        fsync(path)
 
 
 def publish(source: Path, target: Path, root: Path) -> None:
     """Move a finished folder to where it is seen. Durable when this returns."""
     target.parent.mkdir(parents=True, exist_ok=True)
     source.rename(target)
-    _fsync(source.parent)
+    fsync(source.parent)
     for parent in target.parents:
-        _fsync(parent)
+        fsync(parent)
         if parent == root:
             break
 
@@ -167,8 +167,8 @@ def exchange(fresh: Path, old: Path) -> None:
         result = renameat2(_AT_FDCWD, os.fsencode(fresh), _AT_FDCWD, os.fsencode(old), _RENAME_EXCHANGE)
         number = ctypes.get_errno()
         if result == 0:
-            _fsync(old.parent)
-            _fsync(fresh.parent)
+            fsync(old.parent)
+            fsync(fresh.parent)
             return
         if number not in (errno.ENOSYS, errno.EINVAL):
             raise OSError(number, os.strerror(number), str(fresh))
@@ -251,7 +251,8 @@ def _walk_files(folder: Path) -> Iterator[str]:
             yield os.path.join(path, name)
 
 
-def _fsync(path: str | Path) -> None:
+def fsync(path: str | Path) -> None:
+    """Make one file, or a folder's list of names, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evermirror.core.fsck import BY_ID, POLICY_VERSION, Verdict, harm_of_url, severities, tells_damage
+from evermirror.edge.git import folder
 from evermirror.edge.git.classify import CAUSE, MALFORMED
 from evermirror.edge.git.command import Git
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -36,7 +37,7 @@ REFUSAL_AGE_S_MAX = 90 * 86_400.0  # of one that nobody asked about: its repo is
 
 _ERROR, _URLS = b"error: object ", URLS.encode()
 _UNJUDGED = "evermirror-unjudged"
-_COMPLAINT = re.compile(rb"object ([0-9a-f]{40}|[0-9a-f]{64})(?: \([^)\n]*\))?: (\w+): ")
+_COMPLAINT = re.compile(rb"object ([0-9a-f]{40}|[0-9a-f]{64})(?: \([^)\n]{0,300}\))?: (\w+): ")
 
 
 async def fetch_config(git: Git, allowed: Iterable[str] = ()) -> tuple[tuple[str, str], ...]:
@@ -64,10 +65,11 @@ async def strict_option(git: Git, allowed: Iterable[str] = ()) -> str:
 class Complaints:
     """Feed it git's stderr as it comes: it gathers the .gitmodules whose URLs git does not like.
 
-    Upstream's own words are in there as well. They can add to what is read, and hide nothing: git writes its
-    complaint in one piece, on a line of its own. From the first complaint until all is judged, or removed, a
-    file in the repository tells so: git may have stored the pack by then, and what a crash left there must
-    not be taken for checked."""
+    Upstream's own words are in there as well, and another process writes them: git's complaint is in one
+    piece that ends its line, but any words may stand before it on that line. They can add to what is read,
+    and hide nothing. From the first complaint until all is judged, or removed, a file in the repository
+    tells so: git may have stored the pack by then, and what a crash left there must not be taken for
+    checked."""
 
     def __init__(self, repo: Path) -> None:
         self._mark = repo / _UNJUDGED
@@ -79,19 +81,25 @@ class Complaints:
 
     def feed(self, data: bytes) -> None:
         *lines, rest = re.split(rb"[\r\n]", self._rest + data)
-        self._rest = rest[-LINE_BYTES_MAX:]
+        self._rest = rest[-LINE_BYTES_MAX:]  # where a complaint is, whose line has not ended
         for line in lines:
             if _ERROR in line or _URLS in line:
-                if not self._heard:
-                    self._mark.touch()
-                self._heard = True
-                if _URLS in line:
-                    self._note(_COMPLAINT.search(line))
+                self._hear()
+                self._note(line)
 
-    def _note(self, found: re.Match[bytes] | None) -> None:
-        if found is not None and len(self.modules) < MODULES_MAX:
-            self.modules.add(found[1].decode("ascii"))
-        elif found is None or found[1].decode("ascii") not in self.modules:
+    def _hear(self) -> None:
+        if not self._heard:
+            self._heard = True
+            self._mark.touch()
+            folder.fsync(self._mark)
+            folder.fsync(self._repo)
+
+    def _note(self, line: bytes) -> None:
+        if self.unclear:
+            return
+        named = [m[1].decode("ascii") for m in _COMPLAINT.finditer(line) if m[2] == _URLS]
+        self.modules.update(named)
+        if line.count(_URLS) > len(named) or len(self.modules) > MODULES_MAX:
             self.unclear = True
 
     async def judge(self, git: Git) -> Failure | None:

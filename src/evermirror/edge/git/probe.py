@@ -279,9 +279,9 @@ class Prober:
         content_type = response.header("content-type")
         page = answers.not_git(content_type, authenticated=visit.authenticated)
         if page is not None:
-            raise FailureError(answers.with_answer(page, response))
+            raise self._answered(page, response)
         if lsrefs.is_dumb(content_type, response.body):
-            raise FailureError(answers.with_answer(answers.dumb(), response))
+            raise self._answered(answers.dumb(), response)
         told = await self._parse(
             visit, response, lambda: lsrefs.parse_advertisement(response.body, self._prefixes)
         )
@@ -349,19 +349,25 @@ class Prober:
         except lsrefs.NotUnderstood:
             return None
         except lsrefs.Lying as e:
-            raise FailureError(answers.with_answer(malformed(str(e)), response)) from None
+            raise self._answered(malformed(str(e)), response) from None
         except lsrefs.Refused as e:
-            failure = answers.refused(str(e), authenticated=visit.authenticated)
+            failure = answers.refused(str(e), authenticated=visit.authenticated, url=visit.url)
             if failure is None:
                 return None
-            raise FailureError(answers.with_answer(failure, response)) from None
+            raise self._answered(failure, response) from None
 
     def _failed(self, visit: Visit, response: Response) -> FailureError:
         if answers.is_redirect(response):
-            failure = answers.moved(response, answers.redirect_url(response, visit.url))
+            clean = self._credentials.redactor.clean
+            failure = answers.moved(response, answers.redirect_url(response, visit.url), clean)
         else:
-            failure = answers.failure_of(response, authenticated=visit.authenticated, now=self._utc())
-        return FailureError(answers.with_answer(failure, response))
+            failure = answers.failure_of(
+                response, authenticated=visit.authenticated, now=self._utc(), url=visit.url
+            )
+        return self._answered(failure, response)
+
+    def _answered(self, failure: Failure, response: Response) -> FailureError:
+        return FailureError(answers.with_answer(failure, response, self._credentials.redactor.clean))
 
     def _raw_mark(self, body: bytes) -> bytes:
         state = self._hash.copy()

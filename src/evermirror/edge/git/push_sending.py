@@ -149,23 +149,29 @@ class Sending:
             costly = self.sent_bytes - before > self.settings.in_vain_bytes
             told = {n: replace(t, in_vain=costly) for n, t in told.items()}
         if _refused_by_one_hook(batch, told):
-            failure = classify_push(done.returncode, done.stderr)
+            failure = classify_push(done.returncode, done.stderr, url=self.remote.url)
             if failure.kind is FailureKind.PERMISSION_DENIED:
                 return told, self._failed(failure, batch, done)
         if not all(t.ok for t in told.values()):
             self.declined, self.declined_command = done, shown_command(self.remote.url, batch)
         if all(change.name in told for change in batch):
             return _with_words(told, done.stderr) if len(batch) == 1 else told, None
-        return told, self._failed(classify_push(done.returncode, done.stderr), batch, done)
+        return told, self._failed(
+            classify_push(done.returncode, done.stderr, url=self.remote.url), batch, done
+        )
 
     def _failed(self, failure: Failure, batch: Sequence[RefPush], done: Completed) -> Failure:
-        return _with_output(failure, shown_command(self.remote.url, batch), done)
+        return self._with_output(failure, shown_command(self.remote.url, batch), done)
 
     def with_declined(self, failure: Failure) -> Failure:
         """``failure``, which is about refs that were refused, with the command that they were sent by."""
         if self.declined is None or failure.git_command:
             return failure
-        return _with_output(failure, self.declined_command, self.declined)
+        return self._with_output(failure, self.declined_command, self.declined)
+
+    def _with_output(self, failure: Failure, command: str, done: Completed) -> Failure:
+        stdout, stderr = self.git.shown(done.stdout), done.stderr[-SHOWN_OUTPUT_BYTES:]
+        return replace(failure, git_command=command, stdout=stdout, stderr=stderr)
 
     def _listener(self) -> Callable[[bytes], None]:
         reader, before = ProgressReader(), self.sent_bytes
@@ -187,15 +193,6 @@ class _Piece:
 
     batch: tuple[RefPush, ...]
     refused: list[int]
-
-
-def _with_output(failure: Failure, command: str, done: Completed) -> Failure:
-    return replace(
-        failure,
-        git_command=command,
-        stdout=done.stdout[-SHOWN_OUTPUT_BYTES:].decode("utf-8", "replace"),
-        stderr=done.stderr[-SHOWN_OUTPUT_BYTES:],
-    )
 
 
 def _piece(batch: tuple[RefPush, ...]) -> _Piece | None:

@@ -3,14 +3,19 @@
 Git passes on the ERR line of a server, and ssh the words of the program behind it (GitLab, Gitea, GitHub,
 Bitbucket, Gerrit, Gitee, gitolite, git-shell, sshd). Tables are read from the top: a text that says "not
 found, or you may not see it" is NOT_FOUND.
+
+Servers repeat what they are asked for, and whoever may submit a URL chooses that: a repository may be called
+``rate-limiter``, or ``Host key verification failed``. So ssh's words count as whole lines only, and the names
+in the URL, and what is quoted, count for nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from urllib.parse import unquote, urlsplit
 
 from evermirror.model.failure import HOST_WIDE, Failure, FailureKind
 
@@ -50,30 +55,33 @@ def make_rule(
     return Rule(cause, kind, compiled, says, message, hint, corrupt)
 
 
-# Ssh's own words.
+# Ssh's own words: whole lines of its own, on which no server and no name has a say.
+HOST_KEY_CHANGED = re.compile(
+    r"^@ +WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! +@\s*$", re.IGNORECASE | re.MULTILINE
+)
 OF_SSH = (
     make_rule(
         HOST_KEY,
         FailureKind.AUTH_FAILED,
-        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        r"Host key verification failed",
-        r"No \S+ host key is known for",
+        HOST_KEY_CHANGED.pattern,
+        r"^Host key verification failed\.$",
+        r"^No \S+ host key is known for \S+ and you have requested strict checking\.$",
         hint="compare the host's key with the one in the data folder's git/known_hosts",
     ),
     make_rule(
         "ssh-algorithms",
         FailureKind.AUTH_FAILED,
-        r"Unable to negotiate with",
-        r"no matching (?:host key type|key exchange method|cipher|MAC) found",
+        r"^Unable to negotiate with \S+(?: port \d+)?: ",
+        r"^no matching (?:host key type|key exchange method|cipher|MAC) found\b",
         hint="its ssh is too old for the one here: ask its operator to renew it, or use https",
     ),
     make_rule(
         "ssh-refused",
         FailureKind.AUTH_FAILED,
-        r"Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)",
-        r"Too many authentication failures",
-        r"Load key .*: ",
-        r"no such identity: ",
+        r"^(?:\S+@\S+: )?Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)[a-z,-]*\)\.$",
+        r"^(?:Received disconnect from \S+(?: port \d+)?: ?\d+: )?Too many authentication failures\b",
+        r"^Load key \"[^\"]+\": ",
+        r"^no such identity: .+: No such file or directory$",
         hint="check the credential's ssh_key_file, and that upstream knows its public half",
     ),
 )
@@ -109,14 +117,28 @@ NETWORK = make_rule(
     r"invalid index-pack output",
     r"unable to access",
 )
+# The same where git read nothing: ssh's own lines, and git's.
+_NETWORK_OF_SSH = make_rule(
+    "network",
+    FailureKind.NETWORK_TIMEOUT,
+    r"^ssh: Could not resolve hostname ",
+    r"^ssh: connect to (?:host|address) \S+ port \d+: ",
+    r"^Connection (?:closed|reset|timed out) (?:by|during) ",
+    r"^Connection to \S+ (?:port \d+ )?timed out",
+    r"^(?:kex|ssh)_exchange_identification: ",
+    r"^Read from remote host \S+: ",
+    r"^ssh_dispatch_run_fatal: ",
+    r"^(?:fatal: |error: |(?:fetch|send)-pack: )+"
+    r"(?:the remote end hung up|early EOF|unexpected disconnect|invalid index-pack output)",
+)
 # Ssh's last words of a connection that ended; where the server said why, that counts.
 _CUT_OFF = make_rule(
     "network",
     FailureKind.NETWORK_TIMEOUT,
-    r"Connection to \S+ closed by",
-    r"Broken pipe",
-    r"not responding",
-    r"banner exchange: ",
+    r"^Connection to \S+ closed by",
+    r"^(?:client_loop|packet_write_\w+|Write failed): (?:.*: )?Broken pipe$",
+    r"^Timeout, server \S+ not responding\.$",
+    r"^banner exchange: ",
 )
 
 # Git's own words where a server closed the connection before it said anything in git's protocol.
@@ -165,6 +187,8 @@ _OUT_OF_ORDER = _wordings(
     r"unavailable|unreachable|overloaded",
     r"maintenance",
     r"temporarily",
+    r"timed out|timeout",
+    r"connection (?:refused|reset)",
     r"is (?:currently )?being (?:migrated|moved|restored|created|transferred)",
 )
 DENIED = _wordings(
@@ -209,9 +233,47 @@ _DIED = re.compile(r"aborting due to possible repository corruption|pack-objects
 _CUT_SHORT = re.compile(r"early EOF|the remote end hung up|unexpected disconnect|invalid index-pack output")
 
 
+_QUOTED = re.compile(r"(?<!\w)'[^']*'(?!\w)|(?<!\w)\"[^\"]*\"(?!\w)|`[^`']*['`]")
+_SIGNS_FROM = 0xE000  # of Unicode's private use
+
+
 def kind_of(said: str) -> FailureKind | None:
     """What one line of a server means; None where it says nothing that is known."""
+    said = _QUOTED.sub("''", said)
     return next((kind for kind, wording in _TABLE if wording.search(said)), None)
+
+
+def without_names(text: str, url: str) -> tuple[str, Mapping[str, str]]:
+    """``text`` with a sign in place of each name of the URL that would be taken for a server's words, and
+    what the signs stand for."""
+    signs: dict[str, str] = {}
+    for name in sorted(filter(_tells, _names(url)), key=len, reverse=True):
+        sign = chr(_SIGNS_FROM + len(signs))
+        text, found = re.subn(rf"(?<!\w){re.escape(name)}(?!\w)", sign, text, flags=re.ASCII)
+        if found:
+            signs[sign] = name
+    return text, signs
+
+
+def with_names(failure: Failure, signs: Mapping[str, str]) -> Failure:
+    """For people to read."""
+    message = failure.message
+    for sign, name in signs.items():
+        message = message.replace(sign, name)
+    return replace(failure, message=message[:MESSAGE_CHARS_MAX]) if signs else failure
+
+
+def _names(url: str) -> set[str]:
+    """The path and its parts, as they are and as servers spell them, and the host's name."""
+    parts = urlsplit(url)
+    paths = {spelled.strip("/") for spelled in (parts.path, unquote(parts.path))}
+    paths |= {path.removesuffix(".git") for path in paths}
+    names = paths | {name for path in paths for name in path.split("/")}
+    return names | {name.lower() for name in names} | {parts.hostname or "", parts.username or ""}
+
+
+def _tells(name: str) -> bool:
+    return " " in name or kind_of(name) is not None or NETWORK.pattern.search(name) is not None
 
 
 def _said(lines: Iterable[str]) -> Iterator[str]:
@@ -224,21 +286,21 @@ def _said(lines: Iterable[str]) -> Iterator[str]:
 
 def unread(ours: str, theirs: str) -> Failure:
     """Git heard nothing: judged by ssh's own words, else by the server's, of which the last count most."""
+    own = "\n".join(_said(ours.split("\n")))
     said = list(_said([*theirs.split("\n"), *ours.split("\n")]))
-    lines = "\n".join(said)
-    if (rule := first(OF_SSH, lines, "")) is not None:
-        return by_rule(rule, lines, "")
+    if (rule := first(OF_SSH, own, "")) is not None:
+        return by_rule(rule, own, "")
     known = [(words, kind) for words in reversed(said) if (kind := kind_of(words)) is not None]
     known.sort(key=lambda found: found[1] is not FailureKind.RATE_LIMITED)
     limited = bool(known) and known[0][1] is FailureKind.RATE_LIMITED
-    if not limited and (rule := first((NETWORK,), lines, "")) is not None:
-        return by_rule(rule, lines, "")
+    if not limited and (rule := first((_NETWORK_OF_SSH,), own, "")) is not None:
+        return by_rule(rule, own, "")
     if known:
         words, kind = known[0]
         hint = _NO_GIT_HINT if _NO_GIT.search(words) else _HINTS.get(kind, "")
         return failure(_CAUSES[kind], kind, bare(words), hint=hint)
-    if (rule := first((_CUT_OFF,), lines, "")) is not None:
-        return by_rule(rule, lines, "")
+    if (rule := first((_CUT_OFF,), own, "")) is not None:
+        return by_rule(rule, own, "")
     silent = "the server closed the connection without a word"
     return failure("unknown", FailureKind.UNKNOWN, bare(said[-1]) if said else silent)
 
