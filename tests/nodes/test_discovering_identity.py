@@ -147,6 +147,22 @@ async def test_a_new_token_of_the_same_user_changes_nothing_and_one_with_fewer_s
             assert (last["unchanged"], last["held"]) == (5, 0), "nothing is missing: it will do"
 
 
+async def test_a_forge_that_does_not_say_once_who_we_are_does_not_make_us_forget_it(tmp_path: Path):
+    with GitLabServer(tmp_path / "source") as source, GitLabServer(tmp_path / "target") as target:
+        acme(source)
+        async with following(tmp_path, source, target) as it:
+            await created(it, "gitlab")
+            for path in ("/personal_access_tokens/self", "/user"):
+                source.fault(path, status=403, times=None)
+            last = (await it.run())["last_run"]
+            assert (last["unchanged"], last["held"], last["error"]) == (6, 0, None)
+            source.heal()
+            source.add_token(SOURCE_TOKEN, name="guest", user_id=7, sees=())
+            last = (await it.run())["last_run"]
+            assert (last["gone"], last["held"]) == (0, 2)
+            assert "user 7" in last["held_why"]
+
+
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refusal_in_the_middle_of_a_listing_makes_nothing_gone(
     tmp_path: Path, monkeypatch, status: int

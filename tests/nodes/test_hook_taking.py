@@ -29,6 +29,8 @@ class World:
     def __init__(self) -> None:
         self.repos: set[str] = set()
         self.off = ""
+        self.paused: set[str] = set()
+        self.renames: list[tuple[str, str]] = []
         self.looks: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -39,8 +41,11 @@ class World:
     async def left(self, keys: Sequence[RepoKey]) -> frozenset[RepoKey]:
         return frozenset()
 
-    def is_off(self, record: object) -> str:
-        return self.off
+    def is_off(self, record: SimpleNamespace) -> str:
+        return "it is paused" if record.key in self.paused else self.off
+
+    async def renamed(self, key: RepoKey, url: str) -> None:
+        self.renames.append((key, url))
 
     async def has_host(self, host: str) -> bool:
         return False
@@ -71,12 +76,24 @@ class House:
         self.hooking = Hooking(checking, self.world, self.world, self.world, at)  # type: ignore[arg-type]
         self.hooking.configure(Secrets({}, {Forge.GITHUB: (SECRET,)}), adds_unknown=adds_unknown)
 
-    async def push(self, name: str, delivery: str = "") -> HookAnswer:
+    async def push(self, name: str, delivery: str = "", repo: str | None = None) -> HookAnswer:
         url = f"https://github.com/team/{name}"
-        body = json.dumps({"repository": {"clone_url": url}}).encode()
-        headers = {"x-github-event": "push", "x-hub-signature-256": github_signature(SECRET, body)}
+        return await self.send("push", {"repository": {"clone_url": url}}, delivery or name, repo)
+
+    async def rename(self, old: str, new: str, repo: str | None = None) -> HookAnswer:
+        bare = f"https://github.com/team/{new}"
+        payload = {
+            "action": "renamed",
+            "changes": {"repository": {"name": {"from": old}}},
+            "repository": {"full_name": f"team/{new}", "clone_url": f"{bare}.git", "html_url": bare},
+        }
+        return await self.send("repository", payload, f"{old} to {new}", repo)
+
+    async def send(self, event: str, payload: object, delivery: str, repo: str | None) -> HookAnswer:
+        body = json.dumps(payload).encode()
+        headers = {"x-github-event": event, "x-hub-signature-256": github_signature(SECRET, body)}
         return await self.hooking.received(
-            Forge.GITHUB, headers | {"x-github-delivery": delivery or name}, body, None
+            Forge.GITHUB, headers | {"x-github-delivery": delivery}, body, repo
         )
 
 
@@ -98,6 +115,33 @@ async def test_what_was_ignored_counts_once_the_reason_is_gone(house: House) -> 
     assert (await house.push("one")).end is HookEnd.ACCEPTED
     assert (await house.push("one")).reason == "it was here before"
     assert house.world.looks == ["github.com/team/one"]
+
+
+async def test_the_repo_in_its_own_address_is_told_where_the_one_in_the_body_is_paused(house: House) -> None:
+    house.world.paused = {"github.com/team/one"}
+    answer = await house.push("one", repo="github.com/team/two")
+    assert (answer.end, answer.repo) == (HookEnd.ACCEPTED, "github.com/team/two")
+    house.world.paused.add("github.com/team/two")
+    answer = await house.push("one", "again", repo="github.com/team/two")
+    assert (answer.end, answer.repo, answer.reason) == (
+        HookEnd.IGNORED,
+        "github.com/team/one",
+        "it is paused",
+    )
+    assert house.world.looks == ["github.com/team/two"]
+
+
+async def test_the_same_repo_under_another_host_is_told_and_not_called_renamed(house: House) -> None:
+    inside = "inside.example/team/two"
+    house.world.repos = {"github.com/team/two", inside}
+    assert (await house.rename("two", "three", repo=inside)).end is HookEnd.ACCEPTED
+    assert house.world.looks == ["github.com/team/two", inside]
+    renamed = ("github.com/team/two", "https://github.com/team/three.git")
+    assert house.world.renames == [renamed]
+    house.world.paused = {"github.com/team/two"}
+    answer = await house.rename("zero", "two", repo=inside)
+    assert (answer.end, answer.repo) == (HookEnd.ACCEPTED, inside)
+    assert house.world.renames == [renamed], "it has this path already"
 
 
 async def test_adding_that_takes_long_holds_up_no_hook_of_a_known_repo(house: House) -> None:

@@ -72,6 +72,30 @@ async def test_a_catalog_allows_what_its_line_says_and_the_audit_log_says_where(
         assert up.refs(NAME) == repo.public_refs()
         detail = {"allow": ["gitmodulesName"], "reason": "vendored", "file": str(file), "line": 2}
         assert await audited(up) == [("catalog", up.key(NAME), detail)]
+        refused = await up.client.post(
+            "/api/git_urls", json={"git_url": repo.url, "additional_info": {"fsck_reason": None}}
+        )
+        assert (refused.status_code, "fsck_reason" in refused.text) == (422, True)
+        file.write_text(f"{repo.url} fsck_allow=gitmodulesName fsck_reason=vendored interval=2h\n")
+        await reread(up, interval_s=7200.0)
+        assert len(await audited(up)) == 1, "what is allowed is as it was"
+        file.write_text(f"{repo.url} interval=3h\n")
+        await reread(up, interval_s=10800.0)
+        detail = {"allow": [], "reason": None, "file": str(file), "line": 1}
+        assert (await audited(up))[0] == ("catalog", up.key(NAME), detail)
+        await up.add(repo.url, fsck_reason=None)
+        file.write_text(f"{repo.url} fsck_allow=gitmodulesName fsck_reason=vendored interval=4h\n")
+        await reread(up, interval_s=14400.0)
+        assert (await audited(up))[0][2]["reason"] == "vendored"
+
+
+async def reread(up, interval_s: float) -> None:
+    up.node.catalog.look_now()
+
+    async def holds() -> bool:
+        return (await up.node.coordinator.find_repo(up.key(NAME))).spec.interval_s == interval_s
+
+    await up.until(holds)
 
 
 @pytest.fixture

@@ -171,6 +171,10 @@ def test_malformed_objects_are_allowed_for_a_reason_of_their_own(record):
         apply(allowed, fsck_allow=["hasDotgit", "hasDot"])
     with pytest.raises(UsageError, match="needs fsck_reason"):
         apply(allowed, fsck_reason=None)
+    by_a_line = replace(allowed, info={})
+    with pytest.raises(UsageError, match="needs fsck_reason"):
+        apply(by_a_line, fsck_reason=None)
+    assert apply(by_a_line, fsck_reason="a fixture").fsck_reason == "a fixture"
     assert apply(allowed, priority="high").spec.fsck_allow == ("hasDotgit",)
     taken_back = apply(allowed, fsck_allow=None, fsck_reason=None)
     assert (taken_back.spec.fsck_allow, taken_back.fsck_reason) == ((), None)

@@ -67,13 +67,19 @@ async def test_a_source_that_became_private_is_held_until_its_target_is(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("at_source", "at_target"), [("internal", "public"), ("private", "internal"), ("private", "public")]
+    ("known", "at_source", "at_target"),
+    [
+        (KNOWN, "internal", "public"),
+        (KNOWN, "private", "internal"),
+        (KNOWN, "private", "public"),
+        pytest.param({}, "private", "public", id="a source that is only known not to be public"),
+    ],
 )
 async def test_a_target_that_somebody_made_more_visible_follows_by_setting(
-    tmp_path, forges, at_source, at_target
+    tmp_path, forges, known, at_source, at_target
 ):
     source, target = forges
-    async with following(tmp_path, source, target, credentials=KNOWN, pull={"visibility": "follow"}) as it:
+    async with following(tmp_path, source, target, credentials=known, pull={"visibility": "follow"}) as it:
         await mirrored(it, source)
         shown(source, "devops/core", at_source)
         shown(target, "mirrors/core", at_target)
@@ -117,3 +123,28 @@ async def test_a_follow_that_the_target_refuses_holds_and_says_why(tmp_path, for
         await it.trigger("devops/core")
         await it.equal("devops/core", "mirrors/core")
         await told(it, stands=False)
+
+
+@pytest.mark.parametrize("away", ["source", "target"])
+async def test_nothing_is_pushed_while_an_api_that_could_tell_is_away(tmp_path, forges, away):
+    source, target = forges
+    async with following(tmp_path, source, target, credentials=KNOWN) as it:
+        await mirrored(it, source)
+        before = target.repo("mirrors/core").public_refs()
+        shown(source, "devops/core", "private")
+        shown(target, "mirrors/core", "internal")
+        (source if away == "source" else target).fault("/projects/", status=503, times=None)
+        source.repo("devops/core").commit()
+        await it.trigger("devops/core")
+
+        async def failed() -> bool:
+            state = (await it.project("devops/core"))["targets"][0]
+            return "who may see it: HTTP 503" in str(state["last_error"])
+
+        await it.up.until(failed)
+        assert target.repo("mirrors/core").public_refs() == before
+        source.heal()
+        target.heal()
+        await it.trigger("devops/core")
+        await told(it, stands=True)
+        assert target.repo("mirrors/core").public_refs() == before

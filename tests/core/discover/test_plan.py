@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evermirror.core.discover.here import Known, place_of
 from evermirror.core.discover.plan import Plan
-from evermirror.core.discover.rows import sees_less
+from evermirror.core.discover.rows import sees_less, still_known
 from evermirror.model.discovery import BoundState, StepKind
 from evermirror.model.forge import Identity
 from evermirror.model.repo import RepoKey
@@ -377,6 +377,14 @@ def test_who_may_see_less_than_before(before: Identity | None, now: Identity | N
     told = sees_less(before, now)
     assert words in told
     assert bool(told) == bool(words)
+
+
+def test_what_a_forge_does_not_say_this_time_is_still_known():
+    known = Identity("1", "a", ("api",))
+    assert still_known(None, known) == still_known(known, None) == known
+    assert still_known(known, Identity("1", "renewed")) == Identity("1", "renewed", ("api",))
+    for other in (Identity("2", "b"), Identity("1", "a", ("read_api",))):
+        assert still_known(known, other) == other
 
 
 def test_what_a_listing_that_is_not_trusted_lacks_is_held_and_its_place_stays_its_own() -> None:

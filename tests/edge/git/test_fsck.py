@@ -14,7 +14,7 @@ from evermirror.core.maintain.facts import Job
 from evermirror.edge.git import damage
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import GitSettings
-from evermirror.edge.git.fsck import FSCK_ID, Complaints, fetch_config, is_unjudged
+from evermirror.edge.git.fsck import FORCED_EVERY_S, FSCK_ID, Complaints, fetch_config, is_unjudged
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from tests.edge.git.mirror_world import World
@@ -369,6 +369,25 @@ async def test_a_refused_pack_is_not_sent_again_before_something_changed(world):
     world.allow = ("hasDotgit",)
     await world.sync(repo)
     assert not list((world.root / "mirrors" / ".refused").iterdir())
+
+
+async def test_who_forces_a_refused_pack_has_one_try_an_hour(tmp_path, upstream):
+    now = [1000.0]
+    world = World(tmp_path, upstream, clock=lambda: now[0])
+    repo = upstream.create(NAME, commits=1)
+    RECIPES["hasDotgit"]().put_into(repo)
+    failure = await refused(world.sync(repo))
+    asked = fetches(world)
+    for hours in (0.0, 1.0):
+        now[0] += hours * FORCED_EVERY_S
+        asked += 1
+        for _ in range(3):
+            assert await refused(world.sync(repo, force=True)) == failure
+            assert fetches(world) == asked
+    repo.tag("v1")  # another refusal, and another try
+    await refused(world.sync(repo))
+    await refused(world.sync(repo, force=True))
+    assert fetches(world) == asked + 2
 
 
 async def test_another_git_tries_again_what_the_last_one_refused(world, tmp_path):

@@ -98,3 +98,50 @@ async def test_a_source_of_which_nobody_can_tell_is_held_as_weather(world, repo,
     world.upstream.fail_with(503, {}, path="/source")
     pushed = await world.push(repo, target, source=spec_of(world, repo))
     assert (pushed.failure.kind, target.refs()) == (FailureKind.NETWORK_TIMEOUT, {})
+
+
+PUBLIC = "140.82.121.4"
+
+
+@pytest.fixture
+def internet(world, monkeypatch):
+    """The target is on the public internet as far as its address tells; the source is inside."""
+    inside = world.prober.addresses
+
+    async def addresses(spec):
+        return (PUBLIC,) if "/target" in spec.url else await inside(spec)
+
+    monkeypatch.setattr(world.prober, "addresses", addresses)
+
+
+async def checked(world, source, target):
+    return await world.pusher._exposure.check(source, replace(world.spec(target), credential="c"))
+
+
+async def test_what_everybody_inside_can_read_is_not_public(world, repo, target, internet):
+    for source in (world.spec(repo), spec_of(world, repo), over_ssh(spec_of(world, repo))):
+        held = await checked(world, source, target)
+        assert (held.exposes, "its source is not public" in held.message) == (True, True)
+    world.upstream.require_basic(*BASIC, "/target")
+    assert await checked(world, world.spec(repo), target) is None
+
+
+def over_ssh(spec):
+    return replace(spec, url=spec.url.replace("http://", "ssh://git@"))
+
+
+async def test_a_source_on_the_internet_or_beside_its_target_is_not_asked(world, repo, target, monkeypatch):
+    assert await checked(world, world.spec(repo), target) is None
+
+    async def addresses(spec):
+        return (PUBLIC,)
+
+    monkeypatch.setattr(world.prober, "addresses", addresses)
+    assert await checked(world, world.spec(repo), target) is None
+    assert not world.upstream.requests
+
+
+async def test_private_is_a_persons_word_where_there_is_no_credential(world, repo, target):
+    told = replace(world.spec(repo), private=True)
+    assert (await checked(world, told, target)).exposes
+    assert await checked(world, replace(told, credential="c"), target) is None, "it is set for all of these"

@@ -74,6 +74,16 @@ def sees_less(before: Identity | None, now: Identity | None) -> str:
     return f"the token lost scopes: {', '.join(lost)}" if lost else ""
 
 
+def still_known(before: Identity | None, now: Identity | None) -> Identity | None:
+    """Who saw the listing, where nothing was missing in it: what a forge did not say this time, it said
+    before."""
+    if before is None or now is None:
+        return now or before
+    if now.scopes is None and now.user_id == before.user_id:
+        return replace(now, scopes=before.scopes)
+    return now
+
+
 def is_itself(known: Known, named: Named, place: str) -> bool:
     """What is here under this source is what would be made: a run was cut short between making it and noting
     it, or somebody was faster."""

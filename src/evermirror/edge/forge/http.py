@@ -207,7 +207,7 @@ class ForgeHttp:
 
     def _refused(self, what: str, answer: Answer) -> FailureError:
         status, said = answer.status, refusal(answer.data)
-        if status == 429 or (status == 403 and _is_limit(answer, said)):
+        if status == 429 or (status == 403 and is_limit(answer, said)):
             wait_s = self._retry_after_s(answer)
             self._pace.hold(wait_s)
             return FailureError(limited(self._clean(f"HTTP {status}: {said}"), wait_s, status))
@@ -289,7 +289,7 @@ def _left(answer: Answer) -> int | None:
     return count_in(answer, "ratelimit-remaining", "x-ratelimit-remaining")
 
 
-def _is_limit(answer: Answer, said: str) -> bool:
+def is_limit(answer: Answer, said: str) -> bool:
     """GitHub's 403 for its primary limit has nothing left, for its secondary ones says so."""
     return _left(answer) == 0 or "retry-after" in answer.headers or "rate limit" in said.lower()
 

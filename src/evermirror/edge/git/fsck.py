@@ -34,6 +34,7 @@ URLS = "gitmodulesUrl"  # the one id that is judged by content
 MODULES_MAX = 1000  # .gitmodules read after one fetch; a history with more that are malformed is refused
 LINE_BYTES_MAX = 8192  # git cuts its messages at 4,096
 REFUSAL_AGE_S_MAX = 90 * 86_400.0  # of one that nobody asked about: its repo is gone
+FORCED_EVERY_S = 3600.0  # a refused pack that somebody forces comes once in this time
 
 _ERROR, _URLS = b"error: object ", URLS.encode()
 _UNJUDGED = "evermirror-unjudged"
@@ -191,12 +192,18 @@ class Refusals:
     def has(self, name: str) -> bool:
         return (self.folder / name).exists()
 
-    def recall(self, name: str, seen: RefSnapshot, policy: str) -> Failure | None:
-        """The failure of the last try, where the next would end the same."""
+    def recall(
+        self, name: str, seen: RefSnapshot, policy: str, forced_at: float | None = None
+    ) -> Failure | None:
+        """The failure of the last try, where the next would end the same. Who forces it has one try an
+        hour: whoever may ask for a sync may ask for it again and again."""
         file = self.folder / name
         try:
             known = json.loads(file.read_bytes())
             if (known["digest"], known["policy"]) != (seen.digest(), policy):
+                return None
+            last = known.get("forced_at")
+            if forced_at is not None and (last is None or abs(forced_at - last) >= FORCED_EVERY_S):
                 return None
             told = {**known["failure"], "kind": FailureKind(known["failure"]["kind"])}
             os.utime(file)
@@ -204,7 +211,9 @@ class Refusals:
         except (OSError, ValueError, KeyError, TypeError):  # none, or not ours: it is tried
             return None
 
-    def remember(self, name: str, seen: RefSnapshot, policy: str, failure: Failure) -> None:
+    def remember(
+        self, name: str, seen: RefSnapshot, policy: str, failure: Failure, forced_at: float | None = None
+    ) -> None:
         """Where it cannot be written the same comes once more, and is refused once more."""
         told = {
             "kind": failure.kind.value,
@@ -214,7 +223,9 @@ class Refusals:
             "stderr": failure.stderr,
             "context": dict(failure.context),
         }
-        text = json.dumps({"digest": seen.digest(), "policy": policy, "failure": told})
+        text = json.dumps(
+            {"digest": seen.digest(), "policy": policy, "failure": told, "forced_at": forced_at}
+        )
         with suppress(OSError):
             self.folder.mkdir(exist_ok=True)
             fresh = self.folder / f"{name}.new"

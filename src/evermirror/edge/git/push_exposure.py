@@ -1,9 +1,11 @@
 """Before a push: may the target be seen by more people than its source?
 
-    the source has no credential ──▶ anybody may read it: nothing is asked
+    the source has no credential, is not ``private``, and is no host of the operator's own network that is
+    pushed out of it ──▶ anybody may read it: nothing is asked
     the target's visibility, then the source's:
-        its credential has a ``forge``  ──▶ the forge's API
-        else, over http(s)              ──▶ is it read without a credential? public, or not
+        its credential has a ``forge``  ──▶ the forge's API; trouble there: nothing is pushed now
+        else, over http(s), and where
+        the API is closed to the token  ──▶ is it read without a credential? public, or not
     the target is more visible ──▶ HOLD: nothing is pushed, and people are told
                                    FOLLOW: the target is made as visible as the source, through its API
                                    ``public_targets`` names those that are meant to be so
@@ -19,9 +21,11 @@ from fnmatch import fnmatchcase
 
 import structlog
 
+from evermirror.edge.forge.http import status_of, was_moved
 from evermirror.edge.forge.visibility import Visibilities
 from evermirror.edge.git.credentials import Credentials
 from evermirror.edge.git.probe import Prober
+from evermirror.model.address import forbidden_reason
 from evermirror.model.failure import VISIBILITY, Failure, FailureError, FailureKind
 from evermirror.model.forge import Visibility
 from evermirror.model.push import VisibilityRule
@@ -29,11 +33,27 @@ from evermirror.model.repo import RepoSpec
 
 log = structlog.get_logger(__name__)
 
+_CLOSED = frozenset({401, 403, 404})  # an API to this token; all else is trouble that passes
 _NOT_FOR_ANYBODY = frozenset({FailureKind.AUTH_FAILED, FailureKind.NOT_FOUND, FailureKind.PERMISSION_DENIED})
 _HINT = (
     'make the target as private as its source, or have that done (pull.visibility = "follow"); '
     "where it is meant to be so, name the target in pull.public_targets"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Who may see a repository, as far as it is known: from ``least`` to ``most``."""
+
+    least: Visibility
+    most: Visibility
+
+    @property
+    def words(self) -> str:
+        return self.least.value if self.least is self.most else "not public"
+
+
+_NOT_PUBLIC = _Seen(Visibility.PRIVATE, Visibility.INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +67,24 @@ class Exposure:
     public_targets: tuple[str, ...]
 
     async def check(self, source: RepoSpec, target: RepoSpec) -> Failure | None:
-        """Why nothing may be pushed; None: it may. Raises FailureError where nobody can tell now."""
-        if self.rule is VisibilityRule.IGNORE or source.credential is None or self._is_meant(target):
+        """Why nothing may be pushed; None: it may. Raises FailureError where nobody can tell now. Nothing is
+        held for want of the difference between internal and private."""
+        if self.rule is VisibilityRule.IGNORE or self._is_meant(target):
             return None
-        there = await self._seen(target, else_=Visibility.PRIVATE)
-        if there is None or there is Visibility.PRIVATE:
+        leaves = await self._is_inside(source) and not await self._is_inside(target)
+        if source.credential is None and not (source.private or leaves):
             return None
-        here = await self._seen(source, else_=Visibility.INTERNAL)
-        if here is None or there.rank <= here.rank:
+        seen = await self._seen(target)
+        there = seen.least if seen is not None else Visibility.PRIVATE
+        if there is Visibility.PRIVATE:
+            return None
+        here = await self._seen_source(source, leaves=leaves)
+        if here is None or there.rank <= here.most.rank:
             return None
         why = ""
         if self.rule is VisibilityRule.FOLLOW:
-            there, why = await self._followed(target, here, there)
-            if there.rank <= here.rank:
+            there, why = await self._followed(target, here.least, there)
+            if there.rank <= here.least.rank:
                 return None
         return _held(here, there, why)
 
@@ -67,14 +92,30 @@ class Exposure:
         key = target.key.casefold()
         return any(fnmatchcase(key, pattern.casefold()) for pattern in self.public_targets)
 
-    async def _seen(self, spec: RepoSpec, else_: Visibility) -> Visibility | None:
-        """None: nobody can tell, over ssh and without a forge's API. ``else_``: what stands for a repository
-        that is only known not to be public; nothing is held for want of the difference."""
+    async def _is_inside(self, spec: RepoSpec) -> bool:
+        """It is not on the public internet: what anybody can read there, is read by those inside."""
+        addresses = await self.prober.addresses(spec)
+        return not addresses or any(forbidden_reason(address) is not None for address in addresses)
+
+    async def _seen_source(self, source: RepoSpec, *, leaves: bool) -> _Seen | None:
+        """``private`` is a person's word only where there is no credential: with one, it is set for all."""
+        if source.private and source.credential is None:
+            return _NOT_PUBLIC
+        seen = await self._seen(source)
+        if leaves and (seen is None or seen.most is Visibility.PUBLIC):
+            return _NOT_PUBLIC
+        return seen
+
+    async def _seen(self, spec: RepoSpec) -> _Seen | None:
+        """None: nobody can tell, over ssh and without a forge's API."""
         credential = self.credentials.find(spec)
         if credential is not None and credential.forge and credential.secret:
             try:
-                return await self.forges.of(spec.url, credential)
-            except FailureError as error:  # an API that is closed to this token
+                exact = await self.forges.of(spec.url, credential)
+                return _Seen(exact, exact)
+            except FailureError as error:
+                if status_of(error) not in _CLOSED and not was_moved(error):
+                    raise
                 log.info("visibility not told", repo=spec.key, reason=error.failure.message)
         if not spec.url.startswith(("https://", "http://")):
             return None
@@ -82,31 +123,30 @@ class Exposure:
             await self.prober.probe(replace(spec, credential=None), None)
         except FailureError as error:
             if error.failure.kind in _NOT_FOR_ANYBODY:
-                return else_
+                return _NOT_PUBLIC
             raise
-        return Visibility.PUBLIC
+        return _Seen(Visibility.PUBLIC, Visibility.PUBLIC)
 
     async def _followed(
-        self, target: RepoSpec, here: Visibility, there: Visibility
+        self, target: RepoSpec, wanted: Visibility, there: Visibility
     ) -> tuple[Visibility, str]:
         """The target's visibility now; and why it could not be changed."""
         credential = self.credentials.find(target)
         if credential is None or not (credential.forge and credential.secret):
             return there, "its credential has no forge whose API could change it"
         try:
-            now = await self.forges.lower(target.url, credential, here)
+            now = await self.forges.lower(target.url, credential, wanted)
         except FailureError as error:
             return there, error.failure.message
         log.warning("target made less visible", target=target.key, was=there.value, now=now.value)
-        return now, "" if now.rank <= here.rank else "its forge did not change it"
+        return now, "" if now.rank <= wanted.rank else "its forge did not change it"
 
 
-def _held(here: Visibility, there: Visibility, why: str) -> Failure:
-    source = "not public" if here is Visibility.INTERNAL and there is Visibility.PUBLIC else here.value
-    words = f"not pushed: the target is {there.value}, and its source is {source}"
+def _held(here: _Seen, there: Visibility, why: str) -> Failure:
+    words = f"not pushed: the target is {there.value}, and its source is {here.words}"
     return Failure(
         FailureKind.CONFLICT,
         f"{words}; it could not be changed: {why}" if why else words,
         hint=_HINT,
-        context={VISIBILITY: f"{here.value} to {there.value}"},
+        context={VISIBILITY: f"{here.words} to {there.value}"},
     )

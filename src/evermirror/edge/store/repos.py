@@ -39,7 +39,8 @@ KEYS_IN_QUERY = 500  # keys named in one statement; SQLite's oldest limit is 999
 class UpsertCounts:
     """What a bulk load did; ``added`` includes repos that had been removed and are back. ``moved`` are the
     keys of those added or updated; ``left`` those that were left as they are, as something else was said of
-    them since; ``told`` is what others are told of them, bounded."""
+    them since; ``told`` is what others are told of them, bounded; ``allowed`` those that other defects of
+    objects are allowed in than before, or for another reason."""
 
     added: int = 0
     updated: int = 0
@@ -47,6 +48,7 @@ class UpsertCounts:
     moved: tuple[RepoKey, ...] = field(default=(), compare=False, repr=False)
     told: tuple[NewEvent, ...] = field(default=(), compare=False, repr=False)
     left: tuple[RepoKey, ...] = field(default=(), compare=False, repr=False)
+    allowed: tuple[RepoKey, ...] = field(default=(), compare=False, repr=False)
 
     def and_then(self, more: UpsertCounts) -> UpsertCounts:
         """Both loads together."""
@@ -57,6 +59,7 @@ class UpsertCounts:
             self.moved + more.moved,
             (self.told + more.told)[:SINGLY_MAX],
             self.left + more.left,
+            self.allowed + more.allowed,
         )
 
 
@@ -123,8 +126,11 @@ async def _upsert_chunk(
     changed: dict[tuple[str, ...], list[dict[str, Any]]] = {}  # by the columns that are others
     back = 0
     told: list[NewEvent] = []
+    allowed: list[RepoKey] = []
     for key, (config, record) in configs.items():
         old = known.get(key)
+        if old != config and _allowance(old) != _allowance(config):
+            allowed.append(key)
         if old != config and len(told) < SINGLY_MAX:
             told.append(catalog_turn(record, old, config, now))
         if old is None:
@@ -153,7 +159,21 @@ async def _upsert_chunk(
     added = [RepoKey(row["key"]) for some in (new, taught) for row in some]
     unchanged = len(configs) - len(added) - len(others)
     moved = (*added, *others)
-    return UpsertCounts(len(added) + back, len(others) - back, unchanged, moved, tuple(told), tuple(left))
+    return UpsertCounts(
+        len(added) + back,
+        len(others) - back,
+        unchanged,
+        moved,
+        tuple(told),
+        tuple(left),
+        tuple(allowed),
+    )
+
+
+def _allowance(config: Mapping[str, Any] | None) -> tuple[str, str | None]:
+    if config is None or "removed" in config:
+        return "[]", None
+    return config["fsck_allow"], config["fsck_reason"]
 
 
 def _otherwise(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:

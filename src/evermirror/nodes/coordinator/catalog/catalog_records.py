@@ -78,8 +78,9 @@ class CatalogRecords:
                     [replace(r, alias=None) for r in records], said_stays=old
                 )
                 every = records = _without(records, bare.left)
-                counts = replace(await self._store.upsert_repos(records), left=bare.left)
-            await self._note_allowed(taken, frozenset(counts.moved))
+                counts = await self._store.upsert_repos(records)
+                counts = replace(counts, left=bare.left, allowed=bare.allowed)
+            await self._note_allowed(taken, frozenset(counts.allowed))
             turned = await self._coordinator.follow(every, lines, _overruled(taken))
             if turned:
                 turned.difference_update(record.key for record in records)
@@ -89,11 +90,11 @@ class CatalogRecords:
         return counts, clashes
 
     async def _note_allowed(
-        self, taken: Sequence[tuple[CatalogEntry, RepoRecord]], moved: frozenset[RepoKey]
+        self, taken: Sequence[tuple[CatalogEntry, RepoRecord]], allowed: frozenset[RepoKey]
     ) -> None:
-        """In the audit log: a line that lets defects through is a person's doing, too."""
-        for entry, record in taken:
-            if record.spec.fsck_allow and record.key in moved:
+        """In the audit log: a line that lets defects through, or no longer does, is a person's doing, too."""
+        for entry, record in taken if allowed else ():
+            if record.key in allowed:
                 where = {"file": entry.file, "line": entry.line}
                 await self._store.audit(SOURCE, FSCK_ALLOWED, record.key, {**allowance(record), **where})
 
@@ -128,7 +129,9 @@ class CatalogRecords:
         if not info:
             return record
         named = frozenset({c} if isinstance(c := info.get("credential"), str) else ())
-        return apply_info(record, info, credentials=self._credentials | named)
+        # That no reason was given once does not take away the one of a line.
+        said = {name: value for name, value in info.items() if name != "fsck_reason" or value is not None}
+        return replace(apply_info(record, said, credentials=self._credentials | named), info=info)
 
 
 def _overruled(taken: Iterable[tuple[CatalogEntry, RepoRecord]]) -> Mapping[RepoKey, Priority]:

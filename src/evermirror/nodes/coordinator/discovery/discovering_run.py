@@ -24,7 +24,7 @@ import structlog
 from evermirror.core.discover.due import is_listed, is_stale, next_run
 from evermirror.core.discover.naming import path_inside, target_place
 from evermirror.core.discover.plan import Listing, Plan, candidates, plan
-from evermirror.core.discover.rows import sees_less
+from evermirror.core.discover.rows import sees_less, still_known
 from evermirror.edge.forge.api import ForgeApi
 from evermirror.edge.store.store import Store
 from evermirror.errors import EvermirrorError
@@ -258,7 +258,8 @@ class Run:
         here = await parts.projects.here(candidates(discovery, listing, parts.rules))
         bound, intents = without_intents(await parts.store.bound_of(discovery.id))
         made = plan(discovery, listing, bound, here, parts.rules)
-        if 0 < made.count(StepKind.HOLD) <= (self.accepted or 0):
+        by_a_person = 0 < made.count(StepKind.HOLD) <= (self.accepted or 0)
+        if by_a_person:
             made = plan(discovery, listing, bound, here, parts.rules, accept=True)
         self._show("making", steps=len(made.steps))
         async with self._targets(made) as targets:
@@ -284,7 +285,8 @@ class Run:
         if outcome.held:
             return replace(outcome, held_why=distrust)
         if outcome.complete:
-            self.discovery = replace(self.discovery, seen_as=run.seen_as)
+            seen_as = run.seen_as if by_a_person else still_known(discovery.seen_as, run.seen_as)
+            self.discovery = replace(self.discovery, seen_as=seen_as)
         return outcome
 
     @contextlib.asynccontextmanager

@@ -161,12 +161,14 @@ class HookChecking:
             return None
 
     def moved_to(self, hook: Hook, key: RepoKey) -> str | None:
-        """The address that a renamed repository has now, where that is another."""
+        """The address that a renamed repository has now, where that is another: a host by another name is
+        none."""
         if hook.kind is not HookKind.RENAMED:
             return None
         for url in hook.urls[:URLS_MAX]:
             if (now := self.key_of(url)) is not None:
-                return parse_url(url, self._rules).text if now != key else None
+                is_here = now.partition("/")[2] == key.partition("/")[2]
+                return None if is_here else parse_url(url, self._rules).text
         return None
 
 

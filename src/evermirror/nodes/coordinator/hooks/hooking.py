@@ -228,19 +228,20 @@ class Hooking:
         left = await self._catalog.left([key for key in keys if key not in known])
         about: list[tuple[_Waiting, RepoKey]] = []
         for item in batch:
-            record = next((known[key] for key in item.vouched.keys if key in known), None)
-            if record is None:
+            here = [known[key] for key in item.vouched.keys if key in known]
+            awake = [record.key for record in here if not self._catalog.is_off(record)]
+            if not here:
                 self._unknown(item, left)
-            elif why := self._catalog.is_off(record):
-                self._end(item, HookAnswer(HookEnd.IGNORED, record.key, why))
+            elif not awake:
+                why = self._catalog.is_off(here[0])
+                self._end(item, HookAnswer(HookEnd.IGNORED, here[0].key, why))
             else:
-                about.append((item, record.key))
-                twin = known.get(item.vouched.twin) if item.vouched.twin is not None else None
-                if twin is not None and twin.key != record.key and not self._catalog.is_off(twin):
-                    about.append((item, twin.key))
-        for item, key in about:
-            if (url := self._checking.moved_to(item.hook, key)) is not None:
-                await self._renames.renamed(key, url)
+                key, twin = awake[0], item.vouched.twin
+                about.append((item, key))
+                if (url := self._checking.moved_to(item.hook, key)) is not None:
+                    await self._renames.renamed(key, url)
+                if twin is not None and twin != key and twin in awake:
+                    about.append((item, twin))
         self._renames.settle()
         verdicts, begin = await self._looks.ask({key: item.user for item, key in about})
         first = set[RepoKey]()

@@ -61,8 +61,10 @@ def apply_info(record: RepoRecord, info: Mapping[str, object], *, credentials: f
                 spec = replace(spec, fsck_allow=_fsck_allow(value))
             case "fsck_reason":
                 record = replace(record, fsck_reason=None if value is None else _fsck_reason(value))
-    said = info if "fsck_allow" in info else kept  # what was allowed for another reason needs one of its own
-    if said.get("fsck_allow") and said.get("fsck_reason") is None:
+    spoken_of = info.keys() & {"fsck_allow", "fsck_reason"}
+    # What was allowed for another reason needs one of its own.
+    reason = info.get("fsck_reason") if "fsck_allow" in info else record.fsck_reason
+    if spoken_of and spec.fsck_allow and reason is None:
         raise UsageError("fsck_allow needs fsck_reason", hint="Say why they are harmless")
     if not spec.fsck_allow:
         record = replace(record, fsck_reason=None)
