@@ -51,6 +51,15 @@ async def test_one_whose_token_was_revoked_is_retired_and_stays_in_the_registry(
     assert [t for t, _ in await told(store)][-2:] == ["aggregator.changed", "aggregator.joined"]
 
 
+async def test_some_can_be_forgotten_and_nobody_is_told(store):
+    for token in (7, 8, 9):
+        await store.put_aggregator(came(None, AggregatorRecord(token, f"n{token}"), 100.0))
+    before = await told(store)
+    await store.drop_aggregators([7, 9, 11])
+    assert [record.name for record in await store.aggregators()] == ["n8"]
+    assert await told(store) == before
+
+
 async def test_what_it_says_of_itself_is_taken_over_whenever_it_comes(store):
     record = came(None, FRONT, 100.0)
     moved = AggregatorRecord(7, "front2", "https://new.example.org", "", "1.3")

@@ -17,7 +17,10 @@ async def test_many_names_are_keys_or_aliases_and_what_is_nobodys_is_left_out(st
 async def test_a_repo_that_is_pushed_with_a_password_needs_trusted_workers_also_after_a_restart(store):
     await store.upsert_repos([repo(A), repo(B), repo(C, credential="corp")])
     await store.put_projects(
-        [project(A, targets=(target(credential="push"),)), project(B, targets=(target(),))]
+        [
+            project(A, targets=(target(credential="push"),), last_sync_at=5.0),
+            project(B, targets=(target(),), last_sync_at=5.0),
+        ]
     )
     table = (await store.load_fleet()).tables.table
     assert [bool(table.flags[table.row_of(key)] & TRUSTED_ONLY) for key in (A, B, C)] == [True, False, True]

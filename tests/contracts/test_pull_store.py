@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from evermirror.core.fleet.table import TRUSTED_ONLY
+from evermirror.core.fleet.copies import CopyState, Reason
+from evermirror.core.fleet.decisions import CopyRow, PutCopies, PutWorker
+from evermirror.core.fleet.table import NONE, TRUSTED_ONLY
 from evermirror.core.pull.events import OpenTask
 from evermirror.core.watch.progress import overall
 from evermirror.edge.store import pull
@@ -18,13 +20,14 @@ from evermirror.edge.store.outcomes import Outcome
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.repos import UpsertCounts
 from evermirror.edge.store.store import Store
-from evermirror.edge.store.writes import ProjectSaved, TaskEnded
+from evermirror.edge.store.writes import Decided, ProjectSaved, TaskEnded
 from evermirror.errors import UsageError
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import ErrorFilter
 from evermirror.model.pull import PullConfig, Strategy, TargetSpec
 from evermirror.model.repo import Priority
 from evermirror.model.task import TaskId, TaskStatus, Trigger
+from evermirror.model.worker import WorkerFacts, WorkerId, WorkerRecord
 from tests.support.pull_store import HEAD, A, B, C, project, repo, target, with_project
 
 DIGEST = "ab" * 32
@@ -239,7 +242,10 @@ async def test_every_spec_says_whether_the_repo_is_pulled(store):
 async def test_a_project_with_a_credential_for_a_target_is_for_trusted_workers_only(store):
     await store.upsert_repos([repo(A), repo(B), repo(C)])
     await store.put_projects(
-        [project(A, targets=(target(), target(credential="corp"))), project(B, targets=(target(),))]
+        [
+            project(A, targets=(target(), target(credential="corp")), last_sync_at=5.0),
+            project(B, targets=(target(),), last_sync_at=5.0),
+        ]
     )
 
     async def trusted_only():
@@ -249,6 +255,23 @@ async def test_a_project_with_a_credential_for_a_target_is_for_trusted_workers_o
     assert await trusted_only() == [A]
     await store.remove_projects([A])
     assert await trusted_only() == []
+
+
+async def test_the_fleet_does_not_learn_at_a_start_of_projects_that_wait_for_their_first_task(store):
+    waits, synced, held, plain = (f"example.org/{name}" for name in ("waits", "synced", "held", "plain"))
+    await store.upsert_repos([repo(key) for key in (waits, synced, held, plain)])
+    await store.put_projects([project(waits), project(synced, last_sync_at=5.0), project(held)])
+    worker = WorkerRecord(WorkerId(0), WorkerFacts("w"))
+    copy = CopyRow(held, worker.id, 0, CopyState.PLANNED, Reason.HOME, 5.0)
+    await store.apply([Decided((PutWorker(worker), PutCopies((copy,))), ())])
+
+    async def learned():
+        table = (await store.load_fleet()).tables.table
+        return {key for key in (waits, synced, held, plain) if table.row_of(key) != NONE}
+
+    assert await learned() == {synced, held, plain}
+    await store.remove_projects([waits])
+    assert await learned() == {waits, synced, held, plain}
 
 
 async def test_projects_are_listed_by_name_with_their_total(store):

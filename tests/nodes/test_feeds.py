@@ -11,6 +11,8 @@ from dataclasses import replace
 import httpx2
 import pytest
 
+from evermirror.core.fleet import aggregators
+from evermirror.core.fleet.decisions import AlertKind
 from evermirror.edge.relay.certificate import own_certificate
 from evermirror.edge.relay.limits import ServingLimits
 from evermirror.edge.relay.seal import Unsealer
@@ -41,7 +43,7 @@ from evermirror.model.wire import (
     Ordered,
     Rejected,
 )
-from evermirror.model.worker import Duty
+from evermirror.model.worker import Duty, Liveness
 from evermirror.nodes.coordinator.aggregators import accusing, feed, feeds
 from evermirror.nodes.running import running
 from tests.support.followers import house_at
@@ -583,6 +585,21 @@ async def test_they_are_shown_bounded(house, monkeypatch):
             pass
         await house.until(lambda: not any(one.counts for one in house.lead.feeds._known.values()))
     assert len(house.lead.feeds.view()) <= 3
+
+
+async def test_those_that_are_there_or_came_last_are_shown_and_all_that_are_down_are_told(house, monkeypatch):
+    monkeypatch.setattr(feeds, "KNOWN_MAX", 2)
+    registry = house.lead.feeds._registry
+    for token in (90, 91, 92):
+        async with house.aggregator(token, f"n{token}"):
+            pass
+        await house.until(lambda token=token: registry.get(token).liveness is Liveness.DOWN)
+    await registry._put(aggregators.retired(registry.get(92), time.time()))
+    async with house.aggregator(93, "n93"):
+        await house.until(lambda: house.lead.feeds.view()[-1].connected)
+        assert [one.record.name for one in house.lead.feeds.view()] == ["n91", "n93"]
+        down = [a.about for a in house.lead.admin.look().alerts if a.kind is AlertKind.AGGREGATOR_DOWN]
+        assert down == ["n90", "n91"]
 
 
 async def test_it_goes_on_after_a_restart_of_the_coordinator(tmp_path):

@@ -144,6 +144,26 @@ async def test_a_new_project_is_not_cloned_before_the_strategy_lets_it(stage, up
         assert target.refs() == source.public_refs()
 
 
+async def test_projects_that_wait_for_their_first_task_wait_after_a_restart_too(stage, upstream, forge):
+    waiting = upstream.create("team/x")
+    sources = [waiting, upstream.copy(waiting, "team/y")]
+    target, settings = target_of(forge, "a/x"), {"upstreams": allowing(upstream, forge)}
+    async with stage.up(**settings) as up:
+        await up.client.put("/api/pull/strategy", json={"enabled": False})
+        await Pulls(up).create("devops/x", waiting, target)
+        await Pulls(up).create("devops/y", sources[1])
+    async with stage.up(**settings) as up:
+        other = upstream.create("team/other")  # placed and cloned behind all that a start places
+        await up.client.post("/api/git_urls", json={"git_url": other.url})
+        await up.until_status("team/other", "active")
+        shown = (await up.client.get(f"/api/repos/{up.key('team/x')}")).json()
+        assert (shown["status"], shown["holders"]) == ("pending", [])
+        assert not [r for r in upstream.requests if not r.path.startswith("/team/other")]
+        assert (await Pulls(up).trigger("devops/x"))["status"] == "success"
+        assert target.refs() == waiting.public_refs()
+        assert not [r for r in upstream.requests if r.path.startswith("/team/y")]
+
+
 async def test_a_project_is_mirrored_and_pushed_on_to_all_its_targets_and_follows(stage, upstream, forge):
     source = upstream.create("team/x", commits=3)
     source.branch("dev")

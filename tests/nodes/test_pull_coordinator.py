@@ -18,6 +18,7 @@ from evermirror.model.pull import MINUTE, RetryPolicy, Strategy, TargetSpec
 from evermirror.model.push import Pushed, PushTo, TargetId
 from evermirror.model.repo import Host, Priority, RepoSpec
 from evermirror.model.task import TaskStatus, Trigger
+from evermirror.nodes.coordinator import assigning
 from evermirror.nodes.coordinator.catalog.catalog_records import CatalogRecords
 from evermirror.nodes.coordinator.pull import pull_jobs, pull_opening, pull_turn
 from evermirror.nodes.coordinator.pull.pull_hearing import PROTOCOL_OF_PUSHES
@@ -720,6 +721,22 @@ async def test_a_database_that_takes_no_task_is_asked_again_and_nothing_is_sent(
     monkeypatch.setattr(house.store, "open_pull_tasks", real)
     await house.later(pull_opening.REOPEN_S)
     assert (await house.one_sync()).key == key_of("a")
+
+
+async def test_a_task_that_was_decided_begins_once_the_database_answers(house, monkeypatch):
+    real, trouble = house.store.find_repos, [True, True]
+
+    async def fails(keys, **more):
+        if trouble:
+            trouble.pop()
+            raise FailureError(Failure(FailureKind.UNKNOWN, "the database is away"))
+        return await real(keys, **more)
+
+    monkeypatch.setattr(assigning, "BACKOFF_S", (0.01, 0.02))
+    monkeypatch.setattr(house.store, "find_repos", fails)
+    await house.create("a")
+    assert (await house.one_sync()).key == key_of("a")
+    assert not trouble
 
 
 async def test_who_asks_while_the_database_takes_nothing_is_told_and_does_not_hang(house, monkeypatch):

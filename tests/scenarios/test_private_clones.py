@@ -109,6 +109,7 @@ def with_submodules(repo: UpstreamRepo, commit: str, urls: dict[str, str]) -> No
 
 
 def test_pip_and_npm_install_from_a_private_mirror(mirror):
+    """As docs/guide.md says."""
     repo = mirror.upstream.create("team/pkg")
     repo.commit(files=PACKAGE)
     mirror.add(repo.url, private=True)

@@ -89,12 +89,14 @@ class World:
         return wrong
 
     def end(self) -> None:
-        """The page's nodes stop."""
+        """The page's nodes stop, and do not come back: what its workers held is mirrored by ours again."""
         while len(self._nodes) > 1:
             _stop(self._nodes.pop())
+        for worker in self.client.get("/api/fleet").json()["workers"]:
+            if not worker["own"]:
+                self.client.post(f"/api/fleet/workers/{worker['name']}/retire").raise_for_status()
 
     def close(self) -> None:
-        self.end()
         self.client.close()
         for process in self._nodes:
             _stop(process)
@@ -114,7 +116,8 @@ class World:
             body = {"git_url": f"https://{self.host}/{name}", "additional_info": info}
             answer = self.client.post("/api/git_urls", json=body)
             assert answer.status_code == 200, answer.text
-        shutil.rmtree(self.folder / "git", ignore_errors=True)  # somebody's clone
+        for clone in ("git", "app"):
+            shutil.rmtree(self.folder / clone, ignore_errors=True)
 
     def adapted(self, text: str) -> str:
         """With this world's names in place of the page's."""
@@ -125,6 +128,7 @@ class World:
             ("gitlab.example.org/devops", source.removeprefix("https://") + "/devops"),
             ("https://mirror.example.org/devops/core.git", f"{target}/mirror/core.git"),
             ("https://gitlab.example.com", target),
+            ("https://mirror.example.org/git/", f"{self.url}/git/"),
             ("http://front.example.org:8420", self.url),
             ("http://127.0.0.1:8420", self.url),
             ("mirror.example.org:8421", f"127.0.0.1:{self.grpc_port}"),
@@ -140,6 +144,11 @@ class World:
             role, name = joins["role"], f"{joins['role']}-{len(self._nodes)}"
             made = ["token", "create", "--role", role, "--name", name, "--trusted"]
             text = text.replace(" TOKEN", " " + self._evermirror(*made).strip())
+        if "https://ann:TOKEN@" in text:
+            token = self._evermirror("token", "create", "--role", "reader", "--name", "anns-clones").strip()
+            text = text.replace(
+                "https://ann:TOKEN@mirror.example.org", f"http://ann:{token}@127.0.0.1:{self.port}"
+            )
         return _COMMIT.sub(self.tips["git/git" if "git/git" in text else "team/app"], text)
 
     def _evermirror(self, *args: str) -> str:

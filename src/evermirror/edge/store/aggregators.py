@@ -1,7 +1,8 @@
-"""Every aggregator that ever joined, and what others are told when one comes or stays away."""
+"""Aggregators that joined, and what others are told when one comes or stays away."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,6 +28,10 @@ class AggregatorStore(StorePart):
         if await whole(_put(self._db, record, self._clock())):
             self.on_event()
 
+    async def drop_aggregators(self, token_ids: Sequence[int]) -> None:
+        """Nothing is remembered of these, and nobody is told."""
+        await whole(_drop(self._db, token_ids))
+
 
 async def _all(db: Database) -> tuple[AggregatorRecord, ...]:
     query = sa.select(aggregators).order_by(aggregators.c.joined_at, aggregators.c.token_id)
@@ -47,6 +52,12 @@ async def _put(db: Database, record: AggregatorRecord, now: float) -> int:
         before = None if known is None else _record_out(known)
         await c.execute(put, _record_in(record))
         return await events.append(c, aggregator_turned(before, record, now), now)
+
+
+async def _drop(db: Database, token_ids: Sequence[int]) -> None:
+    async with db.write() as c:
+        one = aggregators.delete().where(aggregators.c.token_id == sa.bindparam("gone"))
+        await c.execute(one, [{"gone": token_id} for token_id in token_ids])
 
 
 def _record_in(record: AggregatorRecord) -> dict[str, Any]:

@@ -167,6 +167,13 @@ async def _each_chunk(
                 await asyncio.wait((following,))
 
 
+# A project that was never synced, and that nobody was ever given: the fleet hears of it when its first task
+# begins. Each is looked up by its number; of an EXISTS, PostgreSQL may read the whole table for each chunk.
+_WAITS_FOR_ITS_TASK = """
+    pulled
+        AND coalesce((SELECT p.last_sync_at IS NULL FROM pull_projects AS p WHERE p.repo = repos.id), FALSE)
+        AND (SELECT min(c.worker) FROM copies AS c WHERE c.repo = repos.id) IS NULL
+"""
 _REPOS = f"""
     SELECT max(id), string_agg(CAST(id AS TEXT), ','), string_agg(key, '{_LINE}'),
         string_agg(CAST(marks AS TEXT), ','), string_agg(nullif(pins, '[]'), '{_LINE}')
@@ -179,7 +186,7 @@ _REPOS = f"""
             + CASE WHEN pins <> '[]' THEN {_PINNED} ELSE 0 END
             + CASE WHEN priority IN ('critical', 'high') THEN {_URGENT} ELSE 0 END
             + salt * {_SALT} AS marks
-        FROM repos WHERE id > $1 ORDER BY id LIMIT $2
+        FROM repos WHERE id > $1 AND NOT ({_WAITS_FOR_ITS_TASK}) ORDER BY id LIMIT $2
     ) AS chunk
 """  # noqa: S608 - constants of ours
 _COPIES = f"""

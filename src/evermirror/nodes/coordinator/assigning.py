@@ -6,13 +6,20 @@ a new project                 ──▶ when its first task begins: that clones 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import structlog
 
 from evermirror.core.fleet.events import CatalogChanged, CatalogRepo
+from evermirror.edge.store.recorder import BACKOFF_S
 from evermirror.edge.store.store import Store
+from evermirror.model.failure import FailureError
 from evermirror.model.repo import Priority, RepoKey, RepoRecord
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.pull.pulling import Pulling
+
+log = structlog.get_logger(__name__)
 
 
 class Assigning:
@@ -49,7 +56,18 @@ class Assigning:
         """Tasks of these begin: those that the fleet has not heard of are to be held by somebody."""
         untold = [key for key in keys if not self._is_placed(key)]
         if untold:
-            await self._tell((await self._store.find_repos(untold)).values())
+            await self._tell((await self._found(untold)).values())
+
+    async def _found(self, keys: Sequence[RepoKey]) -> Mapping[RepoKey, RepoRecord]:
+        """That their tasks begin is decided and stored: a database in trouble is asked until it answers."""
+        pause_s, longest_s = BACKOFF_S
+        while True:
+            try:
+                return await self._store.find_repos(keys)
+            except FailureError as error:
+                log.warning("tasks wait for the database", tasks=len(keys), reason=error.failure.message)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
 
     def waits_for_its_task(self, key: RepoKey) -> bool:
         """A project that was never synced, and that the fleet has not heard of."""

@@ -32,7 +32,7 @@ from evermirror.model.messages import WorkerStatus
 from evermirror.model.refs import RefsDigest
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import Host, RepoKey
-from evermirror.model.worker import Duty, Liveness, WorkerId
+from evermirror.model.worker import AggregatorRecord, Duty, Liveness, WorkerId
 from evermirror.nodes.coordinator.aggregators.registry import AWAY, away_alert
 from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.fleet_view import (
@@ -85,6 +85,7 @@ class FleetAdmin:
         self._utc = utc
         self._mono = mono
         self.aggregators: Callable[[], tuple[AggregatorInfo, ...]] = tuple
+        self.registered: Callable[[], Iterable[AggregatorRecord]] = tuple  # all, also those not shown
         self.collected: Collected = _by_nobody
         self._looked: tuple[float, FleetView] | None = None
         self._moves: dict[bool, tuple[float, FleetMoves]] = {}  # for the public, and for others
@@ -111,11 +112,10 @@ class FleetAdmin:
         seen, totals = machine.workers(), machine.totals()
         reasons = {a.about: a for a in self._alerts() if a.kind is AlertKind.QUARANTINE}
         workers = tuple(self._info(w, now) for w in seen)
-        aggregators = self.aggregators()
         alerts = tuple(
             chain(
                 _standing(seen, totals, reasons),
-                _away(aggregators),
+                _away(self.registered()),
                 _full(workers),
                 _accusations(self._alerts()),
             )
@@ -125,7 +125,7 @@ class FleetAdmin:
             totals=totals,
             alerts=alerts[:ALERTS_MAX],
             now=now,
-            aggregators=aggregators,
+            aggregators=self.aggregators(),
             rates=_rates(machine.rates_in_use()),
             more_alerts=alerts[ALERTS_MAX:],
         )
@@ -281,10 +281,10 @@ def _full(workers: Iterable[WorkerInfo]) -> Iterator[StandingAlert]:
             yield StandingAlert(AlertKind.DISK_FULL, name, text, {"used": used})
 
 
-def _away(aggregators: Iterable[AggregatorInfo]) -> Iterator[StandingAlert]:
-    for one in aggregators:
-        if one.record.liveness is Liveness.DOWN and not one.record.retired:
-            alert = away_alert(one.record, AWAY)
+def _away(aggregators: Iterable[AggregatorRecord]) -> Iterator[StandingAlert]:
+    for record in aggregators:
+        if record.liveness is Liveness.DOWN and not record.retired:
+            alert = away_alert(record, AWAY)
             yield StandingAlert(alert.kind, alert.about, alert.text, alert.facts)
 
 

@@ -208,7 +208,7 @@ async def leading(
             refs_extra=told.refs_extra,
         )
         passes.relays, store.on_change = feeds.relays, feeds.wake
-        admin.aggregators, admin.collected = feeds.view, feeds.collected
+        admin.aggregators, admin.registered, admin.collected = feeds.view, registry.records, feeds.collected
         catalog, publisher = make_catalog(
             config, credentials, store, coordinator, clock, accept_removals=accept_removals
         )

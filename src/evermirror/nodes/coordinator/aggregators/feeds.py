@@ -36,7 +36,7 @@ from evermirror.nodes.coordinator.hearing import held_copies
 
 log = structlog.get_logger(__name__)
 
-KNOWN_MAX = 100  # aggregators that are shown, those that went long ago forgotten first
+KNOWN_MAX = 100  # aggregators that are shown: of more, not those that are retired or went long ago
 TICK_S = (0.02, 5.0)  # between two looks at who has been away too long: a tenth of grace, within these
 COLLECT_S = 30.0  # the longest that anybody waits for an aggregator to have what a worker has
 FIRST_S = 3.0  # the same where it has nothing of the repo yet
@@ -108,14 +108,16 @@ class Feeds:
         return tuple(dict.fromkeys(relay for relay in found if relay is not None))
 
     def view(self) -> tuple[AggregatorInfo, ...]:
-        """All that ever joined, and the one in this very process, which no registry needs."""
+        """Those that joined, in that order, behind the one in this very process, which no registry needs."""
         own = self._known.get(aggregator_node_id(OWN_TOKEN))
         found = [] if own is None else [self._info(AggregatorRecord(OWN_TOKEN, own.name), own)]
         found += [
             self._info(record, self._known.get(aggregator_node_id(record.token_id)))
             for record in self._registry.records()
         ]
-        return tuple(found[:KNOWN_MAX])
+        first = sorted(found, key=lambda a: (not a.own, not a.connected, a.record.retired, -a.since))
+        shown = {one.record.token_id for one in first[:KNOWN_MAX]}
+        return tuple(one for one in found if one.record.token_id in shown)
 
     def _info(self, record: AggregatorRecord, one: _Aggregator | None) -> AggregatorInfo:
         feed = one.feed if one is not None else None

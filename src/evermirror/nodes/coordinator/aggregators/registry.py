@@ -1,4 +1,4 @@
-"""The registry of aggregators: who ever joined, how each is, and who is told when one stays away."""
+"""The registry of aggregators: who joined, how each is, and who is told when one stays away."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from evermirror.model.worker import AggregatorRecord, Liveness
 
 log = structlog.get_logger(__name__)
 
+RETIRED_MAX = 100  # that are remembered; of more, those that were alive last
 NOTE_S = 60.0  # between two notes of when those that are there were last alive
 
 
@@ -36,7 +37,7 @@ class Registry:
         self._utc = utc
         self._mono = mono
         self._records: dict[int, AggregatorRecord] = {}
-        self._gone_at: dict[int, float] = {}  # monotonic: not connected since then
+        self._gone_at: dict[int, float] = {}  # of those expected back; monotonic: not connected since then
         self._unwritten: set[int] = set()
         self._noted_at = mono()
         self._writing = asyncio.Lock()
@@ -44,7 +45,8 @@ class Registry:
     async def load(self) -> None:
         """Everybody is expected back, as if it had left just now."""
         self._records = {record.token_id: record for record in await self._store.aggregators()}
-        self._gone_at = dict.fromkeys(self._records, self._mono())
+        expected = [record.token_id for record in self._records.values() if not record.retired]
+        self._gone_at = dict.fromkeys(expected, self._mono())
 
     def records(self) -> Iterable[AggregatorRecord]:
         """In the order in which they joined."""
@@ -83,22 +85,42 @@ class Registry:
         if self._mono() - self._noted_at >= NOTE_S:
             self._noted_at = self._mono()
             for token_id in tuple(self._records):
-                if token_id not in self._gone_at:
-                    await self._put(aggregators.seen(self._records[token_id], self._utc()))
+                record = self._records[token_id]
+                if token_id not in self._gone_at and not record.retired:
+                    await self._put(aggregators.seen(record, self._utc()))
 
     async def _look(self, token_id: int, *, retired: bool) -> None:
         """At one that may be away: while another was written down, it may have come back."""
         gone_at, record = self._gone_at.get(token_id), self._records[token_id]
-        if gone_at is None or record.retired:
+        if gone_at is None:
             return
         was_down = record.liveness is Liveness.DOWN
         if retired:
+            del self._gone_at[token_id]
             await self._put(aggregators.retired(record, self._utc()))
             if was_down:
                 self._alert(away_alert(record, "is retired", over=True))
+            await self._forget()
         elif not was_down and self._mono() - gone_at >= self._away_s:
             self._alert(away_alert(record, AWAY))
             await self._put(aggregators.went_down(record, self._utc()))
+
+    async def _forget(self) -> None:
+        """Those of the retired that nobody asks about any more; what the database keeps goes another time."""
+        retired = [record for record in self._records.values() if record.retired]
+        retired.sort(key=lambda record: record.last_alive_at, reverse=True)
+        old = [record.token_id for record in retired[RETIRED_MAX:]]
+        if not old:
+            return
+        try:
+            async with self._writing:
+                await self._store.drop_aggregators(old)
+        except FailureError as error:
+            log.warning("aggregators not forgotten", count=len(old), reason=error.failure.message)
+            return
+        for token_id in old:
+            self._records.pop(token_id, None)
+            self._unwritten.discard(token_id)
 
     async def _revoked(self) -> frozenset[int]:
         try:
