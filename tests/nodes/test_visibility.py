@@ -148,3 +148,22 @@ async def test_nothing_is_pushed_while_an_api_that_could_tell_is_away(tmp_path, 
         await it.trigger("devops/core")
         await told(it, stands=True)
         assert target.repo("mirrors/core").public_refs() == before
+
+
+@pytest.mark.parametrize("status", [403, 301], ids=["closed to the token", "renamed"])
+async def test_an_api_that_has_no_answer_for_us_gives_way_to_a_look_without_a_token(tmp_path, forges, status):
+    source, target = forges
+    async with following(tmp_path, source, target, credentials=KNOWN) as it:
+        await mirrored(it, source)
+        source.fault("/projects/", status=status, times=None)
+        source.repo("devops/core").commit()
+        await it.trigger("devops/core")
+        await it.equal("devops/core", "mirrors/core")
+        before = target.repo("mirrors/core").public_refs()
+        shown(source, "devops/core", "private")
+        source.repo("devops/core").commit()
+        await it.trigger("devops/core")
+        await told(it, stands=True)
+        state = (await it.project("devops/core"))["targets"][0]
+        assert "its source is not public" in state["last_error"]["error_message"]
+        assert target.repo("mirrors/core").public_refs() == before
