@@ -12,7 +12,8 @@ import pytest
 from tests.support.doc_blocks import pages, shell_blocks
 from tests.support.doc_world import World, world
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+# Each command is bounded by itself; the longest page has about 140 of them, a second or two each.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 RUN = [
     page for page in pages() if not page.endswith(".zh-CN.md") and any(b.is_run for b in shell_blocks(page))
