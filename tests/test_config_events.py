@@ -107,7 +107,10 @@ WRONG = [
         f'[event_hooks.a]\nurl = "https://u:{CANARY}@h/"\nsecret = "0123456789abcdef"',
         "url: has a user name or a fragment",
     ),
-    (SIGNED + 'types = ["ref.changed"]', "'ref.changed' matches no type of event; there are aggregator.changed,"),
+    (
+        SIGNED + 'types = ["ref.changed"]',
+        "'ref.changed' matches no type of event; there are aggregator.changed,",
+    ),
     (SIGNED + "types = []", "event_hooks.a.types: is empty"),
     (SIGNED + 'repos = [""]', "event_hooks.a.repos: is empty"),
     (SIGNED + f"repos = {['x'] * 201}", "event_hooks.a.repos: has more than 200 patterns"),

@@ -1000,9 +1000,7 @@ def test_first_clones_that_wait_and_do_not_move_are_told_until_they_do():
     assert looked(heard, watch) == [("stalled", "fleet")]
     assert "428 first clones of the fleet wait" in heard.stood[-1][1][0].text
     worker.load = busy(received_bytes_total=10, changes_total=6, running=(cloning(first=False),))
-    assert looked(heard, watch) == [("stalled", "fleet")], (
-        "polls and syncs of others are no progress"
-    )
+    assert looked(heard, watch) == [("stalled", "fleet")], "polls and syncs of others are no progress"
     worker.load = busy(running=(cloning(first=True),))
     assert looked(heard, watch) == []
 
