@@ -105,6 +105,9 @@ class FakeWorld:
             connected=True, welcomed=True, link=link, seen=0,
         )  # fmt: skip
 
+    def serves(self, index):
+        return False
+
     def list(self, *keys, **facts):
         self.store.repos.update({key: CatalogRepo(key, **facts) for key in keys})
 

@@ -26,7 +26,8 @@ class Bench:
         self.traffic = Traffic(self.time, mean_mb)
         self.traffic.rate_mb_s = RATE
         self.done: dict[RepoKey, float] = {}
-        world = SimpleNamespace(time=self.time, worker=lambda id: self)
+        living = SimpleNamespace(is_dead=lambda key: False)
+        world = SimpleNamespace(time=self.time, worker=lambda id: self, catalog=living)
         worker = SimpleNamespace(world=world, accepting=True, slowness=1.0, cloned=self._cloned)
         self.clones = SharedClones(worker, slots, self.traffic)  # type: ignore[arg-type]
 
