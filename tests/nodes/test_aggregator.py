@@ -287,7 +287,7 @@ async def test_a_file_that_cannot_be_read_for_a_while_does_not_end_it(fleet, mon
         await asyncio.sleep(1.5)
         await file.run(lambda connection: connection.execute("ALTER TABLE away RENAME TO repos"))
         await fleet.until_tip(node, key, tip)
-        assert not node.broken.is_set()
+        assert not node.supervisor.failures
 
 
 # The catalog

@@ -118,7 +118,7 @@ async def test_an_answer_that_nobody_foresaw_is_a_failed_look(tmp_path, source, 
         await it.create()
         await opened(it)
         assert len(looks) == 3
-        assert not it.up.node.broken.is_set()
+        assert not it.up.node.supervisor.failures
 
 
 async def test_a_discovery_that_ran_once_looks_after_a_restart(tmp_path, source, target, monkeypatch):

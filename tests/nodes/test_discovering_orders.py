@@ -94,7 +94,7 @@ async def test_a_discovery_that_is_removed_while_it_runs_makes_nothing_more(tmp_
         await asyncio.sleep(1.5)
         assert (await it.client.get(BASE)).json()["items"] == []
         assert await it.projects() == set()
-        assert not it.up.node.broken.is_set()
+        assert not it.up.node.supervisor.failures
 
 
 # Answers that nobody foresaw
@@ -126,7 +126,7 @@ async def test_whatever_a_forge_makes_us_stumble_over_is_a_failed_run(
         last = (await it.create())["last_run"]
         assert (last["complete"], last["error"]["error_type"]) == (False, "UNKNOWN")
         assert "mistake" in last["error"]["error_message"]
-        assert not it.up.node.broken.is_set()
+        assert not it.up.node.supervisor.failures
         ill = False
         assert (await it.run())["last_run"]["complete"]
         assert await it.projects() == {"devops/a"}

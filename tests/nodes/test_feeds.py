@@ -45,7 +45,7 @@ from evermirror.model.wire import (
 )
 from evermirror.model.worker import Duty, Liveness
 from evermirror.nodes.coordinator.aggregators import accusing, feed, feeds
-from evermirror.nodes.running import running
+from evermirror.nodes.supervisor import Supervisor
 from tests.support.followers import house_at
 
 A, B = "example.org/team/a", "example.org/team/b"
@@ -453,7 +453,7 @@ async def lines_with(access):
     """Somebody who waits at the relays to be read from, with this pass."""
     lines = ServingLines(None, ServingLimits(pause_first_s=0.05, pause_last_s=0.2))
     lines.set_access(access)
-    async with running(lines.run, asyncio.Event()):
+    async with Supervisor().running("lines", lines.run):
         yield
 
 

@@ -1,4 +1,4 @@
-"""A disk that does not give back the keys it took: the process ends by it, the next one knows all again."""
+"""A disk that does not give back the keys it took: the node is made anew, and knows all again."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from evermirror.edge.store.writes import WorkerBound
 from evermirror.errors import ExitCode
 from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec
 from evermirror.model.worker import WorkerId
-from evermirror.nodes import lifecycle
+from evermirror.nodes import lifecycle, running
 from evermirror.nodes.all_in_one import UpOptions, up
 from evermirror.nodes.coordinator.enacting import Enactor
-from evermirror.nodes.running import until_stopped
 from tests.support.stage import Stage
 
 KEYS = [RepoKey(f"h.org/o/r{n}") for n in range(40)]
@@ -118,18 +117,27 @@ async def test_who_only_looks_ends_it_as_well(mind):
         await run
 
 
-async def test_a_node_stops_with_1_and_the_next_one_knows_all(tmp_path, upstream):
+async def test_a_node_is_made_anew_in_its_process_and_knows_all(tmp_path, upstream, monkeypatch):
+    monkeypatch.setattr(running, "ANEW_S", 0.01)
     stage = Stage(tmp_path, upstream)
     url = upstream.url("some.git")
-    async with up(stage.config(), UpOptions()) as node:
-        await node.coordinator.add_url(url, {}, actor="me")
-        machine = node.lead.fleet.machine
-        os.truncate(machine._table._keys._letters._file, 0)
-        with pytest.raises(LettersLost):
-            await node.coordinator.add_url(url, {"priority": "high"}, actor="me")
-        async with asyncio.timeout(20):
-            code = await until_stopped(lifecycle.Signals(), node.broken, lambda: None)
-        assert code is ExitCode.FAILED
-    async with stage.up() as again:
-        record = await again.node.coordinator.find_repo(url)
-        assert again.node.lead.fleet.machine.repo(record.key) is not None
+    signals = lifecycle.Signals()
+    lives: list[bool] = []
+
+    async def one_life() -> bool:
+        async with up(stage.config(), UpOptions()) as node:
+            if lives:
+                record = await node.coordinator.find_repo(url)
+                lives.append(node.lead.fleet.machine.repo(record.key) is not None)
+                signals.stop.set()
+            else:
+                await node.coordinator.add_url(url, {}, actor="me")
+                os.truncate(node.lead.fleet.machine._table._keys._letters._file, 0)
+                with pytest.raises(LettersLost):
+                    await node.coordinator.add_url(url, {"priority": "high"}, actor="me")
+                lives.append(True)
+            return await running.until_stopped(signals, node.supervisor.lost, lambda: None)
+
+    async with asyncio.timeout(60):
+        assert await running.live(signals, one_life) == ExitCode.OK
+    assert lives == [True, True]

@@ -365,7 +365,7 @@ async def test_a_database_in_trouble_at_the_daily_cleaning_does_not_end_the_proc
             return len(tried) > 2
 
         await up.until(twice)
-        assert not up.node.broken.is_set()
+        assert not up.node.supervisor.failures
 
 
 async def test_a_wait_ends_in_time_while_the_database_takes_no_writes(stage, upstream, monkeypatch):
@@ -425,7 +425,7 @@ async def test_folders_of_the_mirrors_own_that_were_removed_come_back(stage, ups
         for name in (".trash", ".incoming"):
             shutil.rmtree(stage.data / "mirrors" / name)
         await asyncio.sleep(0.2)
-        assert not up.node.broken.is_set()
+        assert not up.node.supervisor.failures
         await up.client.delete(f"/api/git_urls/{up.key('team/x')}")
 
         async def in_trash():

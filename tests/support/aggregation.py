@@ -145,7 +145,7 @@ class Aggregation:
             finally:
                 self.doorway.server = None
                 self.lead = None
-            assert not node.broken.is_set()
+            assert not node.supervisor.failures
 
     def identity(self, name: str, role: Role, *, trusted: bool, operator: str) -> Identity:
         self.tokens += 1
@@ -158,7 +158,7 @@ class Aggregation:
         identity = self.identity(name, Role.WORKER, trusted=trusted, operator=operator)
         async with working(config, Dial(self.doorway, identity)) as node:
             yield node.worker
-            assert not node.broken.is_set()
+            assert not node.supervisor.failures
 
     @contextlib.asynccontextmanager
     async def odd_worker(self, name: str, *, trusted: bool = False) -> AsyncIterator[OtherLines]:
@@ -177,7 +177,7 @@ class Aggregation:
             finally:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-            assert not node.broken.is_set()
+            assert not node.supervisor.failures
 
     @contextlib.asynccontextmanager
     async def aggregator(self, **sections: dict[str, object]) -> AsyncIterator[AggregatorNode]:
@@ -186,7 +186,7 @@ class Aggregation:
         config = self.config("aggregator", **settings, **sections)
         async with aggregating(config, Dial(self.doorway, identity)) as node:
             yield node
-            assert not node.broken.is_set()
+            assert not node.supervisor.failures
 
     # What is done
 

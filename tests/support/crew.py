@@ -19,7 +19,7 @@ from evermirror.model.wire import PROTOCOL, Beat, Down, Hello, Holding, Obeyed, 
 from evermirror.nodes.all_in_one import Node
 from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.running import running
+from evermirror.nodes.supervisor import Supervisor
 from evermirror.nodes.wiring import make_worker
 from evermirror.nodes.worker.worker import Worker
 
@@ -34,6 +34,7 @@ async def working(node: Node, config: Config, name: str, token: int) -> AsyncIte
     """A whole worker on a data folder of its own."""
     async with contextlib.AsyncExitStack() as stack:
         server = await stack.enter_async_context(InProcessServer(node.lead.fleet.serve))
+        supervisor = Supervisor()
         credentials = credentials_of(config)
         config.data.dir.mkdir(parents=True, exist_ok=True)
         dialer = server.dialer(Identity(token, name, Role.WORKER, trusted=True))
@@ -44,12 +45,14 @@ async def working(node: Node, config: Config, name: str, token: int) -> AsyncIte
             dialer,
             SteadyClock(),
             stack,
+            supervisor,
             alone=False,
         )
-        await stack.enter_async_context(running(lines.run, node.broken))
-        await stack.enter_async_context(running(uplink.run, node.broken))
-        await stack.enter_async_context(running(worker.run, node.broken))
+        await stack.enter_async_context(supervisor.running("lines", lines.run))
+        await stack.enter_async_context(supervisor.running("uplink", uplink.run))
+        await stack.enter_async_context(supervisor.running("worker", worker.run))
         yield worker
+        assert not supervisor.failures
 
 
 class Hand:

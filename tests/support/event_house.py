@@ -19,7 +19,7 @@ from evermirror.nodes.coordinator.events.delivering import Delivering
 from evermirror.nodes.coordinator.events.delivery_line import HookParts
 from evermirror.nodes.coordinator.events.event_desk import EventDesk
 from evermirror.nodes.coordinator.events.event_feed import EventFeed
-from evermirror.nodes.running import running
+from evermirror.nodes.supervisor import Supervisor
 from tests.support.event_receiver import SECRET, EventReceiver
 from tests.support.migrated import tables_at_once
 from tests.support.news import put_events
@@ -27,14 +27,14 @@ from tests.support.news import put_events
 
 @dataclass
 class EventHouse:
-    """``told`` has the alerts; ``broken`` is set by a bug."""
+    """``told`` has the alerts; ``supervisor`` counts bugs."""
 
     store: Store
     feed: EventFeed
     delivering: Delivering
     desk: EventDesk
     told: list[Alert]
-    broken: asyncio.Event
+    supervisor: Supervisor
 
     async def happen(self, count: int, type_: EventType = EventType.REFS_CHANGED, repo: str = "h/a") -> None:
         """One transaction each."""
@@ -44,7 +44,7 @@ class EventHouse:
     async def until(self, condition: Callable[[], bool], within_s: float = 30.0) -> None:
         async with asyncio.timeout(within_s):
             while not condition():
-                assert not self.broken.is_set()
+                assert not self.supervisor.failures
                 await asyncio.sleep(0.01)
 
     async def until_noted(self, hook: str, count: int) -> None:
@@ -68,14 +68,16 @@ async def event_house(folder: Path, *hooks: HookParts) -> AsyncIterator[EventHou
     store.on_event = feed.wake
     await feed.load()
     told: list[Alert] = []
+    supervisor = Supervisor()
     by_name = {one.hook.name: one for one in hooks}
-    delivering = Delivering(by_name, store=store, news=feed, tell=told.append, clock=time.time)
+    delivering = Delivering(
+        by_name, store=store, news=feed, tell=told.append, clock=time.time, supervisor=supervisor
+    )
     await delivering.load()
-    broken = asyncio.Event()
     try:
-        async with running(feed.run, broken), running(delivering.run, broken):
+        async with supervisor.running("feed", feed.run), supervisor.running("hooks", delivering.run):
             desk = EventDesk(feed, delivering, store, time.time)
-            yield EventHouse(store, feed, delivering, desk, told, broken)
+            yield EventHouse(store, feed, delivering, desk, told, supervisor)
     finally:
         await store.close()
-    assert not broken.is_set()
+    assert not supervisor.failures

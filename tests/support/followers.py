@@ -266,4 +266,4 @@ async def house_at(folder: Path, **sections: dict[str, object]) -> AsyncIterator
         InProcessServer(node.lead.reception.serve) as server,
     ):
         yield House(node, server)
-        assert not node.broken.is_set()
+        assert not node.supervisor.failures

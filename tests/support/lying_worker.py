@@ -203,7 +203,8 @@ async def main(lie: Lie, config: Config) -> int:
         lines.worker = node.worker
         task = asyncio.create_task(serving.run())
         try:
-            return int(await until_stopped(signals, node.broken, lambda: None))
+            await until_stopped(signals, node.supervisor.lost, lambda: None)
+            return 0
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -39,7 +39,7 @@ class NodeThread:
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._error: BaseException | None = None
-        self._broken = False
+        self._failures = 0
         self._thread = threading.Thread(target=self._run, name="node")
         self.node: Node | None = None
         self.url = ""
@@ -68,7 +68,7 @@ class NodeThread:
         structlog.reset_defaults()
         self._log_file.close()
         if error is None:
-            assert not self._broken
+            assert not self._failures
             if self._error is not None:
                 raise self._error
 
@@ -86,7 +86,7 @@ class NodeThread:
             self.node, self.url = node, node.url
             self._started.set()
             await self._stop.wait()
-            self._broken = node.broken.is_set()
+            self._failures = node.supervisor.failures
 
     def until(self, holds: Callable[[], object], within_s: float = WITHIN_S) -> None:
         end = time.monotonic() + within_s

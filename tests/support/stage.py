@@ -51,7 +51,7 @@ class Stage:
             httpx2.AsyncClient(base_url=node.url, timeout=30) as client,
         ):
             yield Running(node, client, self)
-            assert not node.broken.is_set()
+            assert not node.supervisor.failures
 
     def mirror(self, key: str) -> Path:
         host, _, path = key.partition("/")

@@ -32,9 +32,10 @@ from evermirror.nodes.data_folder import with_absolute_data
 from evermirror.nodes.http_server import url_of
 from evermirror.nodes.playground import playground_running
 from evermirror.nodes.pulled_through import PulledThrough, pulling_through, wanted_here
-from evermirror.nodes.running import running, until_stopped
+from evermirror.nodes.running import live, until_stopped
 from evermirror.nodes.served import ServedMirrors
 from evermirror.nodes.service import RepoFilter
+from evermirror.nodes.supervisor import Supervisor
 from evermirror.nodes.wiring import make_worker, schedule_settings, serve_settings
 from evermirror.nodes.worker.uplink import Uplink
 from evermirror.nodes.worker.worker import Worker
@@ -66,15 +67,20 @@ async def _main(config: Config, options: UpOptions, reload: Callable[[], Config]
         adapt: Callable[[Config], Config] = _as_it_is
         if options.playground:
             adapt = await stack.enter_async_context(playground_running(config))
-        node = await stack.enter_async_context(up(adapt(config), options))
-        lifecycle.notify("READY=1")
-        await _greet(node, options)
-        return int(await until_stopped(signals, node.broken, lambda: node.reload(lambda: adapt(reload()))))
+
+        async def one_life() -> bool:
+            async with up(adapt(config), options) as node:
+                lifecycle.notify("READY=1")
+                await _greet(node, options)
+                again = functools.partial(node.reload, lambda: adapt(reload()))
+                return await until_stopped(signals, node.supervisor.lost, again)
+
+        return await live(signals, one_life)
 
 
 @dataclass(slots=True)
 class Node:
-    """A running all-in-one; ``broken`` is set when one of its tasks ended by a bug."""
+    """A running all-in-one."""
 
     config: Config
     url: str
@@ -84,7 +90,7 @@ class Node:
     lead: Lead
     uplink: Uplink
     door: Door
-    broken: asyncio.Event
+    supervisor: Supervisor
 
     def reload(self, load: Callable[[], Config]) -> None:
         """SIGHUP: limits, budgets, channels of alerts, hooks and event hooks are taken over, the catalog is
@@ -105,7 +111,6 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
     """Everything started and, on leaving, stopped in the order that loses nothing: the worker, then its line
     (what it still had to say is delivered, or written down), then requests, then the database."""
     sock = lifecycle.bind(config.server.listen)
-    broken = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
         credentials = credentials_of(config)
@@ -118,31 +123,35 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
                 config,
                 credentials,
                 clock,
-                broken,
                 settings=fleet_settings(config, alone=True),
                 http_url=url,
                 accept_removals=options.accept_removals,
             )
         )
+        supervisor = lead.supervisor
         await check_exposure(config, lead.store)
         name = config.worker.name or socket.gethostname()
         server = await stack.enter_async_context(InProcessServer(lead.reception.serve))
         dialer = server.dialer(Identity(OWN_TOKEN, name, Role.WORKER, trusted=True))
-        worker, uplink, lines = await make_worker(config, git, credentials, dialer, clock, stack, alone=True)
+        worker, uplink, lines = await make_worker(
+            config, git, credentials, dialer, clock, stack, supervisor, alone=True
+        )
         git_server = GitServer(git, serve_settings(config))
         own = ServedMirrors(lead.coordinator, worker, git_server)
         served = PulledThrough(
             config, own, lead.coordinator.find_repo, lambda key: wanted_here(lead.fleet, key)
         )
         await stack.enter_async_context(http_front(config, sock, lead, served, git_server))
-        await stack.enter_async_context(running(lines.run, broken))
-        await stack.enter_async_context(running(uplink.run, broken))
-        await stack.enter_async_context(running(worker.run, broken))
-        await lead.begin(stack, broken)
-        beside = functools.partial(pulling_through, config, served, server, git, git_server, clock, broken)
-        door = Door(config, lead.store, lead.reception.serve, beside)
-        await stack.enter_async_context(running(door.run, broken))
-        yield Node(config, url, lead.coordinator, worker, lead.catalog, lead, uplink, door, broken)
+        await stack.enter_async_context(supervisor.running("lines to relays", lines.run))
+        await stack.enter_async_context(supervisor.running("uplink", uplink.run))
+        await stack.enter_async_context(supervisor.running("worker", worker.run))
+        await lead.begin(stack)
+        beside = functools.partial(
+            pulling_through, config, served, server, git, git_server, clock, supervisor
+        )
+        door = Door(config, lead.store, lead.reception.serve, supervisor, beside)
+        await stack.enter_async_context(supervisor.running("door for workers", door.run))
+        yield Node(config, url, lead.coordinator, worker, lead.catalog, lead, uplink, door, supervisor)
 
 
 async def _greet(node: Node, options: UpOptions) -> None:

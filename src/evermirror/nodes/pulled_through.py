@@ -5,7 +5,6 @@ keeps and follows. Only what it never had is pulled through, also while that wor
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -22,6 +21,7 @@ from evermirror.nodes.aggregator.collector import FOLDER, collecting_side
 from evermirror.nodes.aggregator.served_collected import ServedCollected
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator.fleet import OWN_TOKEN, Fleet
+from evermirror.nodes.supervisor import Supervisor
 
 
 class PulledThrough:
@@ -96,14 +96,14 @@ async def pulling_through(
     git: Git,
     server: GitServer,
     clock: SteadyClock,
-    broken: asyncio.Event,
+    supervisor: Supervisor,
 ) -> AsyncIterator[None]:
     """As long as the block lasts; the relay listens where workers join, unless set otherwise."""
     config = _adapted(config)
     name = config.aggregator.name or "all-in-one"
     dialer = dial.dialer(Identity(OWN_TOKEN, name, Role.AGGREGATOR, trusted=True))
     grpc = config.server.grpc_listen
-    async with collecting_side(config, dialer, git, server, clock, broken, coordinator=grpc) as side:
+    async with collecting_side(config, dialer, git, server, clock, supervisor, coordinator=grpc) as side:
         served.others = side.served
         try:
             yield

@@ -1,10 +1,9 @@
-"""Tasks that live as long as a block, and what a process does from its start to its signal to stop."""
+"""What a process does from its start to its signal to stop: one life of its node, or several."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 
 import structlog
 
@@ -13,47 +12,35 @@ from evermirror.nodes import lifecycle
 
 log = structlog.get_logger(__name__)
 
-
-@contextlib.asynccontextmanager
-async def running(
-    work: Callable[[], Coroutine[None, None, None]], broken: asyncio.Event
-) -> AsyncIterator[None]:
-    """A task that lives as long as the block; a bug that ends it is logged and sets ``broken``."""
-
-    async def guarded() -> None:
-        try:
-            await work()
-        except Exception:
-            log.exception("a part broke")
-            broken.set()
-
-    task = asyncio.create_task(guarded())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+ANEW_S = 5.0  # between two lives of a node, which may end at once for the same reason
 
 
-async def until_stopped(
-    signals: lifecycle.Signals, broken: asyncio.Event, reload: Callable[[], None]
-) -> ExitCode:
-    """Until a signal asks for a stop, or a part broke."""
+async def live(signals: lifecycle.Signals, one_life: Callable[[], Coroutine[None, None, bool]]) -> int:
+    """Until a signal asks for a stop; returns the process's exit code. ``one_life`` starts a node and returns
+    whether it was told to stop (``until_stopped``); otherwise a new one is made from its files."""
     dog = asyncio.create_task(lifecycle.watchdog())
     try:
-        while not signals.stop.is_set():
-            await _first_of(signals.stop.wait(), signals.reload.wait(), broken.wait())
-            if broken.is_set():
-                log.error("a part of the process broke: stopping")
-                return ExitCode.FAILED
-            if signals.reload.is_set():
-                signals.reload.clear()
-                reload()
+        while not await one_life():
+            log.error("the node is made anew from its files", pause_s=ANEW_S)
+            if await in_time(signals.stop.wait(), ANEW_S):
+                break
     finally:
         dog.cancel()
+    return int(ExitCode.OK)
+
+
+async def until_stopped(signals: lifecycle.Signals, lost: asyncio.Event, reload: Callable[[], None]) -> bool:
+    """True once a signal asks for a stop, False once the node has to be made anew."""
+    while not signals.stop.is_set():
+        await _first_of(signals.stop.wait(), signals.reload.wait(), lost.wait())
+        if lost.is_set():
+            return False
+        if signals.reload.is_set():
+            signals.reload.clear()
+            reload()
     lifecycle.notify("STOPPING=1")
     log.info("stopping")
-    return ExitCode.OK
+    return True
 
 
 async def in_time(work: Coroutine[None, None, object], seconds: float) -> bool:

@@ -37,6 +37,7 @@ from evermirror.model.push import VisibilityRule
 from evermirror.model.wire import Access
 from evermirror.nodes.basics import url_rules
 from evermirror.nodes.clock import SteadyClock
+from evermirror.nodes.supervisor import Supervisor
 from evermirror.nodes.worker.caretaker import CareSettings
 from evermirror.nodes.worker.line_service import MirrorLines
 from evermirror.nodes.worker.nearby import Nearby
@@ -52,6 +53,7 @@ async def make_worker(
     dialer: Dialer,
     clock: SteadyClock,
     stack: contextlib.AsyncExitStack,
+    supervisor: Supervisor,
     *,
     alone: bool,
 ) -> tuple[Worker, Uplink, ServingLines]:
@@ -103,6 +105,7 @@ async def make_worker(
         about=await surroundings(git),
         hands_back=not alone,
         remembers=not alone,
+        supervisor=supervisor,
     )
     worker = Worker(parts, settings)
     uplink.attach(worker)

@@ -568,8 +568,8 @@ def test_the_node_is_well_after_all_that(busy):
     node.add(f"http://{host}/team/x0.git")
     assert sync(node, f"http://{host}/team/x0.git")["status"] in ("success", "skipped")
     assert node.client.get("/readyz").status_code == 200
-    assert not asyncio.run_coroutine_threadsafe(_broken(node.node), node._loop).result(5)
+    assert not asyncio.run_coroutine_threadsafe(_failures(node.node), node._loop).result(5)
 
 
-async def _broken(node):
-    return node.broken.is_set()
+async def _failures(node):
+    return node.supervisor.failures

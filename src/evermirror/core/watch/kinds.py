@@ -33,6 +33,8 @@ DISCOVERY_KINDS = frozenset({"discovery-failed", "discovery-held"})
 CREDENTIAL_KINDS = frozenset({"credential-expiring", "credential-refused"})
 EVENT_HOOK_FAILING = "event-hook-failing"  # told by deliveries
 EVENT_KINDS = frozenset({EVENT_HOOK_FAILING})
+PART_FAILING = "part-failing"  # told by the supervisor of the coordinator's background parts
+PART_KINDS = frozenset({PART_FAILING})
 BOOK_KINDS = frozenset({CHANNEL_DOWN, ALERTS_OVERFLOW})
 
 ALL_KINDS = (
@@ -46,5 +48,6 @@ ALL_KINDS = (
     | DISCOVERY_KINDS
     | CREDENTIAL_KINDS
     | EVENT_KINDS
+    | PART_KINDS
     | BOOK_KINDS
 )

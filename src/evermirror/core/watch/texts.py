@@ -189,6 +189,15 @@ WORDINGS: Mapping[str, Wording] = {
             "事件推送 {about} 无法送达",
         ),
     ),
+    # The coordinator's own background parts
+    "part-failing": Wording(
+        "Part of the coordinator fails",
+        "协调者部件故障",
+        (
+            "协调者的部件“{about}”出错（{error}），正在自动重启，详见日志",
+            "协调者的部件“{about}”出错，正在自动重启",
+        ),
+    ),
     # The book itself
     "channel-down": Wording(
         "Alert channel down",

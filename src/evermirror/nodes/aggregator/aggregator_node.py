@@ -23,7 +23,8 @@ from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.data_folder import with_absolute_data
 from evermirror.nodes.http_server import serving, url_of
 from evermirror.nodes.membership_card import LateDialer, card_of
-from evermirror.nodes.running import until_stopped
+from evermirror.nodes.running import live, until_stopped
+from evermirror.nodes.supervisor import Supervisor
 from evermirror.nodes.wiring import serve_settings
 
 log = structlog.get_logger(__name__)
@@ -36,7 +37,7 @@ class AggregatorNode:
     config: Config
     url: str
     side: CollectorSide
-    broken: asyncio.Event
+    supervisor: Supervisor
 
 
 def run(config: Config) -> int:
@@ -52,10 +53,14 @@ async def _main(config: Config) -> int:
         stack.enter_context(lifecycle.claimed(config.data.dir))
         card = card_of(config, Role.AGGREGATOR)
         dialer = LateDialer(config, card)
-        node = await stack.enter_async_context(aggregating(config, dialer, coordinator=card.coordinator))
-        lifecycle.notify("READY=1")
-        print(f"\n  aggregator is up: {node.url}/\n", flush=True)
-        return int(await until_stopped(signals, node.broken, _nothing_to_reload))
+
+        async def one_life() -> bool:
+            async with aggregating(config, dialer, coordinator=card.coordinator) as node:
+                lifecycle.notify("READY=1")
+                print(f"\n  aggregator is up: {node.url}/\n", flush=True)
+                return await until_stopped(signals, node.supervisor.lost, _nothing_to_reload)
+
+        return await live(signals, one_life)
 
 
 def _nothing_to_reload() -> None:
@@ -68,7 +73,7 @@ async def aggregating(
 ) -> AsyncIterator[AggregatorNode]:
     """Everything started and, on leaving, stopped: the face first, the store last."""
     sock = lifecycle.bind(config.server.listen)
-    broken = asyncio.Event()
+    supervisor = Supervisor()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
         git = Git(git_settings(config), credentials_of(config))
@@ -82,7 +87,7 @@ async def aggregating(
                 git,
                 server,
                 clock,
-                broken,
+                supervisor,
                 coordinator=coordinator,
                 http_url=public_url(config, url_of(config, sock), coordinator),
             )
@@ -101,4 +106,4 @@ async def aggregating(
         app = await stack.enter_async_context(public_face(face))
         tls = config.server
         await stack.enter_async_context(serving(app, sock, tls_cert=tls.tls_cert, tls_key=tls.tls_key))
-        yield AggregatorNode(config, url_of(config, sock), side, broken)
+        yield AggregatorNode(config, url_of(config, sock), side, supervisor)

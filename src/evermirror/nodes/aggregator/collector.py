@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import random
 import secrets
 from collections.abc import AsyncIterator, Callable
@@ -33,10 +34,11 @@ from evermirror.nodes.aggregator.collect_start import agree_with_disk
 from evermirror.nodes.aggregator.collect_works import CollectWorks
 from evermirror.nodes.aggregator.collected_care import CollectedCare
 from evermirror.nodes.aggregator.collecting import Collecting
+from evermirror.nodes.aggregator.patient_store import FileUnreadable
 from evermirror.nodes.aggregator.readers import Readers
 from evermirror.nodes.aggregator.served_collected import ServedCollected
 from evermirror.nodes.clock import SteadyClock
-from evermirror.nodes.running import running
+from evermirror.nodes.supervisor import Supervisor
 from evermirror.nodes.wiring import care_settings, mirror_settings, probe_settings, upkeep_settings
 
 log = structlog.get_logger(__name__)
@@ -66,7 +68,7 @@ async def collecting_side(
     git: Git,
     server: GitServer,
     clock: SteadyClock,
-    broken: asyncio.Event,
+    supervisor: Supervisor,
     *,
     coordinator: str,
     http_url: str = "",
@@ -87,8 +89,11 @@ async def collecting_side(
         care, collecting = await _collecting(parts, settings, stack)
         uplink.attach(collecting)
         reached.tell_arrivals(collecting.arrived)
-        for work in (care.run, collecting.run, uplink.run, lambda: _keep_tidy(mirrors)):
-            await stack.enter_async_context(running(work, broken))
+        await stack.enter_async_context(supervisor.running("upkeep of mirrors", care.run, may_end=True))
+        follow = functools.partial(_collect_and_tell, collecting, uplink)
+        await stack.enter_async_context(supervisor.running("collecting", follow, lost_on=(FileUnreadable,)))
+        tidy = functools.partial(_keep_tidy, mirrors)
+        await stack.enter_async_context(supervisor.running("tidying", tidy))
         served = ServedCollected(store, mirrors, collecting, readers, server)
         yield CollectorSide(uplink, collecting, store, mirrors, reached, served)
 
@@ -172,6 +177,14 @@ def _prober(config: Config, git: Git, stack: contextlib.AsyncExitStack) -> Probe
     prober = Prober(resolver, git.credentials, git, probe_settings(config, allow))
     stack.push_async_callback(prober.close)
     return prober
+
+
+async def _collect_and_tell(collecting: Collecting, uplink: AggregatorUplink) -> None:
+    """Both until cancelled. Where one fails, both begin anew: a new session asks for every change that is not
+    on the disk yet, and tells the coordinator all that is served."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(collecting.run(), name="collecting")
+        group.create_task(uplink.run(), name="uplink")
 
 
 async def _keep_tidy(mirrors: Mirrors) -> None:

@@ -1,8 +1,8 @@
 """An aggregator's file as the one who collects needs it: what fails is tried again, since nothing can be
 decided without it.
 
-Writes are tried until the disk takes them. A file that cannot be read for minutes will not heal: the process
-ends, and its next start moves a damaged file aside.
+Writes are tried until the disk takes them. A file that cannot be read for minutes will not heal: the node is
+made anew, and its start moves a damaged file aside.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ T = TypeVar("T")
 
 AGAIN_S = 5.0
 READS_MAX = 60  # in a row: five minutes
+
+
+class FileUnreadable(Exception):
+    """The file cannot be read for minutes."""
 
 
 class PatientStore:
@@ -65,4 +69,7 @@ class PatientStore:
             except FailureError as error:
                 log.error("the file cannot be read; waiting", reason=error.failure.message, alert=True)
                 await asyncio.sleep(AGAIN_S)
-        return await read()
+        try:
+            return await read()
+        except FailureError as error:
+            raise FileUnreadable(error.failure.message) from error

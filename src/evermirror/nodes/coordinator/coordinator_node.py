@@ -26,7 +26,8 @@ from evermirror.nodes.coordinator.lead import Lead, fleet_settings, leading
 from evermirror.nodes.coordinator.own_ca import pki_folder
 from evermirror.nodes.data_folder import with_absolute_data
 from evermirror.nodes.http_server import url_of
-from evermirror.nodes.running import until_stopped
+from evermirror.nodes.running import live, until_stopped
+from evermirror.nodes.supervisor import Supervisor
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +40,7 @@ class CoordinatorNode:
     url: str
     grpc_port: int
     lead: Lead
-    broken: asyncio.Event
+    supervisor: Supervisor
 
     def reload(self, load: Callable[[], Config]) -> None:
         """SIGHUP: channels of alerts, hooks and event hooks are taken over, the catalog is looked at again;
@@ -62,17 +63,21 @@ async def _main(config: Config, reload: Callable[[], Config], accept_removals: b
     config = with_absolute_data(config)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(lifecycle.claimed(config.data.dir))
-        node = await stack.enter_async_context(coordinating(config, accept_removals=accept_removals))
-        lifecycle.notify("READY=1")
-        print(f"\n  coordinator is up: {node.url}/, workers join at port {node.grpc_port}\n", flush=True)
-        return int(await until_stopped(signals, node.broken, lambda: node.reload(reload)))
+
+        async def one_life() -> bool:
+            async with coordinating(config, accept_removals=accept_removals) as node:
+                lifecycle.notify("READY=1")
+                joining = f"workers join at port {node.grpc_port}"
+                print(f"\n  coordinator is up: {node.url}/, {joining}\n", flush=True)
+                return await until_stopped(signals, node.supervisor.lost, lambda: node.reload(reload))
+
+        return await live(signals, one_life)
 
 
 @contextlib.asynccontextmanager
 async def coordinating(config: Config, *, accept_removals: bool = False) -> AsyncIterator[CoordinatorNode]:
     """Everything started and, on leaving, stopped: doors first, then what was decided goes to the disk."""
     sock = lifecycle.bind(config.server.listen)
-    broken = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
         credentials = credentials_of(config)
@@ -88,7 +93,6 @@ async def coordinating(config: Config, *, accept_removals: bool = False) -> Asyn
                 config,
                 credentials,
                 clock,
-                broken,
                 settings=fleet_settings(config, alone=False),
                 http_url=url,
                 accept_removals=accept_removals,
@@ -97,10 +101,11 @@ async def coordinating(config: Config, *, accept_removals: bool = False) -> Asyn
         )
         await check_exposure(config, lead.store)
         await stack.enter_async_context(http_front(config, sock, lead))
-        await lead.begin(stack, broken)
-        server = await stack.enter_async_context(Door(config, lead.store, lead.reception.serve).open())
+        await lead.begin(stack)
+        door = Door(config, lead.store, lead.reception.serve, lead.supervisor)
+        server = await stack.enter_async_context(door.open())
         let_files_go()  # everything has started
-        yield CoordinatorNode(config, url, server.port, lead, broken)
+        yield CoordinatorNode(config, url, server.port, lead, lead.supervisor)
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import functools
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import structlog
@@ -15,7 +16,10 @@ from evermirror.edge.rpc.server import GrpcServer
 from evermirror.edge.rpc.transport import Accept, Identity
 from evermirror.edge.store.store import Store
 from evermirror.errors import EvermirrorError
+from evermirror.model.access import TokenRecord
+from evermirror.model.failure import FailureError
 from evermirror.nodes.coordinator.own_ca import pki_folder, server_names
+from evermirror.nodes.supervisor import Supervisor
 
 log = structlog.get_logger(__name__)
 
@@ -31,18 +35,23 @@ def tls_files(config: Config) -> TlsFiles:
 
 
 class Door:
-    """``run`` beside the fleet."""
+    """``run`` beside the fleet. What it opened is closed when it fails, so ``run`` may be called again.
+
+    A database that does not answer is waited for. Meanwhile nobody new is let in; those who are in stay, and
+    lose their connections at the first look after it answers again if their tokens were revoked by then."""
 
     def __init__(
         self,
         config: Config,
         store: Store,
         accept: Accept,
+        supervisor: Supervisor,
         beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         self._config = config
         self._store = store
         self._accept = accept
+        self._supervisor = supervisor
         self._beside = beside  # what a process needs only once there are others
         self.port: int | None = None  # None while it is closed
 
@@ -55,8 +64,8 @@ class Door:
 
     async def run(self) -> None:
         """Waits for the first token of a worker, then listens until cancelled."""
-        while not await self._any_tokens():  # noqa: ASYNC110 (tokens are made by other processes too)
-            await asyncio.sleep(LOOK_S)
+        while not any(t.role.of_node and t.revoked_at is None for t in await self._tokens()):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)  # tokens are made by other processes too
         async with self._beside(), self.open():
             await asyncio.Event().wait()
 
@@ -73,15 +82,15 @@ class Door:
             self.port = server.port
             await server.tell_serving()
             log.info("workers may join", grpc=self._config.server.grpc_listen, port=server.port)
-            watches = [
-                asyncio.create_task(self._close_revoked(server)),
-                asyncio.create_task(self._renew()),
-            ]
+            watch = functools.partial(self._close_revoked, server)
             try:
-                yield server
+                async with (
+                    self._supervisor.running("revoked tokens", watch),
+                    self._supervisor.running("certificate", self._renew),
+                ):
+                    yield server
             finally:
-                for watch in watches:
-                    watch.cancel()
+                self.port = None
 
     async def _renew(self) -> None:
         """A certificate is good for a year, a coordinator may run longer: new connections show a new one."""
@@ -93,11 +102,21 @@ class Door:
                 log.error("the certificate was not looked at", reason=str(error))
 
     async def _close_revoked(self, server: GrpcServer) -> None:
+        """All that are revoked, at each look: so nothing is missed while the database does not answer."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            for token in await self._store.list_tokens():
+            for token in await self._tokens():
                 if token.revoked_at is not None:
                     await server.close_token(token.id, "this token was revoked")
+            await asyncio.sleep(LOOK_S)
 
-    async def _any_tokens(self) -> bool:
-        return any(t.role.of_node and t.revoked_at is None for t in await self._store.list_tokens())
+    async def _tokens(self) -> Sequence[TokenRecord]:
+        """As the database has them, however long it takes to answer."""
+        told = False
+        while True:
+            try:
+                return await self._store.list_tokens()
+            except FailureError as error:
+                if not told:
+                    log.warning("tokens wait for the database", reason=error.failure.message)
+                told = True
+                await asyncio.sleep(LOOK_S)

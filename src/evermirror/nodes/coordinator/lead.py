@@ -13,8 +13,11 @@ import structlog
 
 from evermirror.config import Config
 from evermirror.core.fleet.events import Moment
+from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.core.fleet.settings import FleetSettings
+from evermirror.core.watch.kinds import PART_KINDS
+from evermirror.core.watch.parts import part_alert
 from evermirror.edge.git.credentials import Credentials
 from evermirror.edge.net.resolver import Resolver
 from evermirror.edge.relay.seal_key import own_sealer
@@ -68,11 +71,12 @@ from evermirror.nodes.coordinator.pull.pull_parts import fresh_bound_s, make_pul
 from evermirror.nodes.coordinator.pull.pulling import Pulling
 from evermirror.nodes.coordinator.reception import Reception
 from evermirror.nodes.coordinator.reported import Reported
-from evermirror.nodes.running import running
 from evermirror.nodes.senders import make_senders
+from evermirror.nodes.supervisor import PartState, Supervisor
 
 log = structlog.get_logger(__name__)
 
+MAY_END = frozenset({"catalog", "load of sources", "jobs of pulling"})  # where settings give them no work
 SETTLE_S = 10.0  # at a stop, for what was decided; what a database in trouble does not take was not acted on
 
 
@@ -106,6 +110,7 @@ class Lead:
     hook_learning: HookLearning
     registering: Registering
     bulk: BulkOrders
+    supervisor: Supervisor
 
     def configure(self, config: Config) -> None:
         """What needs no restart."""
@@ -117,30 +122,31 @@ class Lead:
         configure_events(self.event_feed, config)
         self.delivering.configure(hook_parts(config))
 
-    async def begin(self, stack: contextlib.AsyncExitStack, broken: asyncio.Event) -> None:
+    async def begin(self, stack: contextlib.AsyncExitStack) -> None:
         """The catalog is loaded and work is given out, until ``stack`` is left."""
         await self.catalog.load()
         settle_memory()
         await self.coordinator.resume()
-        works = (
-            self.coordinator.run,
-            self.coordinator.figures.run,
-            self.catalog.run,
-            self.pulling.run,
-            self.jobs.run,
-            self.load.run,
-            self.discovering.follow,
-            self.credential_watch.run,
-            self.delivering.run,
-            self.hooking.run,
-            self.hook_learning.run,
-            self.registering.run,
-            self.bulk.run,
-            FleetWatch(self.admin.view, self.alerting).run,
-            keep_small,
-        )
-        for work in works:
-            await stack.enter_async_context(running(work, broken))
+        works = {
+            "tasks": self.coordinator.run,
+            "figures": self.coordinator.figures.run,
+            "catalog": self.catalog.run,
+            "pulling": self.pulling.run,
+            "jobs of pulling": self.jobs.run,
+            "load of sources": self.load.run,
+            "discovery": self.discovering.follow,
+            "credentials": self.credential_watch.run,
+            "event hooks": self.delivering.run,
+            "webhooks": self.hooking.run,
+            "trust in webhooks": self.hook_learning.run,
+            "registration of webhooks": self.registering.run,
+            "bulk orders": self.bulk.run,
+            "alerts of the fleet": FleetWatch(self.admin.view, self.alerting).run,
+            "memory": keep_small,
+        }
+        for name, work in works.items():
+            part = self.supervisor.running(name, work, may_end=name in MAY_END)
+            await stack.enter_async_context(part)
 
 
 @contextlib.asynccontextmanager
@@ -148,7 +154,6 @@ async def leading(
     config: Config,
     credentials: Credentials,
     clock: SteadyClock,
-    broken: asyncio.Event,
     *,
     settings: FleetSettings,
     http_url: str = "",
@@ -164,11 +169,14 @@ async def leading(
         recorder = await stack.enter_async_context(Recorder(store))
         metrics = Metrics()
         alerting = await make_alerting(config, store, clock)
+        supervisor = Supervisor(partial(_stand, alerting))
+        _stand(alerting, ())  # what failed in the process before runs anew
         event_feed = await make_events(config, store, clock)
         observers = Observers(metrics.observe)
         observers.add(event_feed.heard)
         coordinator = _make_coordinator(config, store, recorder, clock, observers, FleetAlerts(alerting))
         coordinator.add_warnings(alerting.warnings)
+        coordinator.add_warnings(supervisor.warnings)  # also while alerting itself fails
         epoch = await store.next_epoch()
         restored = await store.load_fleet(KeyFile(config.data.dir))
         machine = FleetMachine(settings, epoch, Moment(time.monotonic(), clock()), restored)
@@ -238,13 +246,15 @@ async def leading(
             paces=paces,
             registering=registering,
         )
-        delivering = await make_delivering(config, store, event_feed, alerting, clock)
-        for work in (event_feed.run, alerting.run, fleet.run):  # end after all that tell them something
-            await stack.enter_async_context(running(work, broken))
+        delivering = await make_delivering(config, store, event_feed, alerting, clock, supervisor)
+        # These end after all that tell them something.
+        await stack.enter_async_context(supervisor.running("events", event_feed.run))
+        await stack.enter_async_context(supervisor.running("alerts", alerting.run))
+        await stack.enter_async_context(supervisor.running("fleet", fleet.run, lost_on=(LettersLost,)))
         stack.push_async_callback(_settle, fleet)
-        await stack.enter_async_context(running(feeds.run, broken))
+        await stack.enter_async_context(supervisor.running("changes for aggregators", feeds.run))
         if publisher is not None:
-            await stack.enter_async_context(running(publisher.run, broken))
+            await stack.enter_async_context(supervisor.running("publishing", publisher.run))
         yield Lead(
             store=store,
             recorder=recorder,
@@ -272,6 +282,7 @@ async def leading(
             hook_learning=learning,
             registering=registering,
             bulk=await _make_bulk(config, store, coordinator, pulling, clock),
+            supervisor=supervisor,
         )
 
 
@@ -334,6 +345,10 @@ async def _make_fleet(
         heard=heard,
         refs_extra=told.refs_extra,
     )
+
+
+def _stand(alerting: Alerting, states: tuple[PartState, ...]) -> None:
+    alerting.stand(PART_KINDS, [part_alert(s.name, s.error, s.failures) for s in states if s.failing])
 
 
 async def _settle(fleet: Fleet) -> None:

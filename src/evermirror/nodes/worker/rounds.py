@@ -236,13 +236,12 @@ class Rounds:
         except HeldBack as held:
             if (repo := self._shelf.repos.get(key)) is not None:  # it may just have been taken away
                 repo.hold_back(held)
-            await self._fail(key, held.failure)
+            await self._fail(this, held.failure)
         except FailureError as error:
-            await self._fail(key, error.failure)
+            await self._fail(this, error.failure)
         except Exception as error:
             log.exception("a round broke", repo=key)
-            if key in self.open:  # else it had ended, and only the telling failed
-                await self._fail(key, bug(error))
+            await self._fail(this, bug(error))
         return False
 
     async def _poll(self, this: Round) -> None:
@@ -387,9 +386,11 @@ class Rounds:
         self._close(this)
         self._shelf.learnt(this.key)
 
-    async def _fail(self, key: RepoKey, failure: Failure) -> None:
-        this = self.open[key]
-        now = self._clock()
+    async def _fail(self, this: Round, failure: Failure) -> None:
+        key, now = this.key, self._clock()
+        if self.open.get(key) is not this:  # the next round may be under way
+            log.warning("a round had ended, and was not told", repo=key, reason=failure.message)
+            return
         if failure.kind is FailureKind.DISK_FULL:
             self._room.write_failed(now)
         tried = self._scheduler.address(key)

@@ -49,6 +49,7 @@ from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.running import in_time
 from evermirror.nodes.service import Upkeep
+from evermirror.nodes.supervisor import Supervisor
 from evermirror.nodes.worker.bulletins import Bulletins
 from evermirror.nodes.worker.caretaker import CareSettings, Caretaker
 from evermirror.nodes.worker.contact import Contact
@@ -91,6 +92,7 @@ class WorkerParts:
     contact: Contact = field(default_factory=Contact)  # with the coordinator
     about: Mapping[str, str] = field(default_factory=dict)  # versions, told with each failure
     remembers: bool = False  # its coordinator may be away at the start: it goes on with what it had
+    supervisor: Supervisor = field(default_factory=Supervisor)
 
 
 class Worker:
@@ -104,6 +106,7 @@ class Worker:
         self._clock = parts.clock
         self._limits = Limits(settings, parts.scheduler, parts.local, parts.clock, remembers=parts.remembers)
         self._remembers = parts.remembers
+        self._supervisor = parts.supervisor
         self._obeying = asyncio.Lock()  # one command at a time, and nothing else that takes repos away
         self._unconfirmed: set[RepoKey] = set()  # assigned before the coordinator began anew
         self._waking = Waking()
@@ -163,16 +166,24 @@ class Worker:
     # Life
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Works until cancelled. Each loop is restarted alone, and syncs under way go on meanwhile: what they
+        share is changed between awaits. A command that raises is skipped; the next comparison with the
+        coordinator finds what it would have changed."""
         with collector_paused():
             await self._shelf.recall()
             if self._remembers:
                 self._assign(await self._shelf.assigned_before())
         try:
-            async with asyncio.TaskGroup() as group:
-                loops = (self._obey, self._dispatch, self._keep_saving, self._keep_tidy)
-                for loop in (*loops, self._bulletins.run, self._care.run):
-                    group.create_task(loop(), name=loop.__qualname__)
+            await self._supervisor.run_all(
+                {
+                    "worker: commands": self._obey,
+                    "worker: dispatch": self._dispatch,
+                    "worker: memory": self._keep_saving,
+                    "worker: tidying": self._keep_tidy,
+                    "worker: reports": self._bulletins.run,
+                    "worker: upkeep": self._care.run,
+                }
+            )
         finally:
             await self._stop()
 
@@ -329,7 +340,7 @@ class Worker:
             self._begin_polls(now)
             until = self._scheduler.next_wake(now)
         except Exception:
-            self._waking.poke()  # the dispatcher meets it too, and ends the worker's work
+            self._waking.poke()  # the dispatcher meets it too, and its supervisor tells of it
             raise
         if until is None:
             return

@@ -20,7 +20,8 @@ from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.data_folder import with_absolute_data
 from evermirror.nodes.http_server import serving
 from evermirror.nodes.membership_card import LateDialer, card_of
-from evermirror.nodes.running import running, until_stopped
+from evermirror.nodes.running import live, until_stopped
+from evermirror.nodes.supervisor import Supervisor
 from evermirror.nodes.wiring import make_worker, schedule_settings
 from evermirror.nodes.worker.uplink import Uplink
 from evermirror.nodes.worker.worker import Worker
@@ -34,7 +35,7 @@ class WorkerNode:
 
     worker: Worker
     uplink: Uplink
-    broken: asyncio.Event
+    supervisor: Supervisor
 
     def reload(self, load: Callable[[], Config]) -> None:
         """SIGHUP: limits and budgets are taken over; the rest needs a restart."""
@@ -56,29 +57,35 @@ async def _main(config: Config, reload: Callable[[], Config]) -> int:
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(lifecycle.claimed(config.data.dir))
         dialer = LateDialer(config, card_of(config))
-        node = await stack.enter_async_context(working(config, dialer))
-        lifecycle.notify("READY=1")
-        return int(await until_stopped(signals, node.broken, lambda: node.reload(reload)))
+
+        async def one_life() -> bool:
+            async with working(config, dialer) as node:
+                lifecycle.notify("READY=1")
+                return await until_stopped(signals, node.supervisor.lost, lambda: node.reload(reload))
+
+        return await live(signals, one_life)
 
 
 @contextlib.asynccontextmanager
 async def working(config: Config, dialer: Dialer) -> AsyncIterator[WorkerNode]:
     """Everything started and, on leaving, stopped: syncs are given a moment, reports are written down."""
     sock = lifecycle.bind(config.server.listen)
-    broken = asyncio.Event()
+    supervisor = Supervisor()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(sock.close)
         credentials = credentials_of(config)
         git = Git(git_settings(config), credentials)
         await git.version()
         clock = SteadyClock()
-        worker, uplink, lines = await make_worker(config, git, credentials, dialer, clock, stack, alone=False)
+        worker, uplink, lines = await make_worker(
+            config, git, credentials, dialer, clock, stack, supervisor, alone=False
+        )
         app = probes_app(lambda: _ready(worker, uplink))
         await stack.enter_async_context(serving(app, sock, tls_cert=None, tls_key=None))
-        await stack.enter_async_context(running(lines.run, broken))
-        await stack.enter_async_context(running(uplink.run, broken))
-        await stack.enter_async_context(running(worker.run, broken))
-        yield WorkerNode(worker, uplink, broken)
+        await stack.enter_async_context(supervisor.running("lines to relays", lines.run))
+        await stack.enter_async_context(supervisor.running("uplink", uplink.run))
+        await stack.enter_async_context(supervisor.running("worker", worker.run))
+        yield WorkerNode(worker, uplink, supervisor)
 
 
 def _ready(worker: Worker, uplink: Uplink) -> tuple[bool, str]:

@@ -36,7 +36,7 @@ from evermirror.core.watch.events import (
     Told,
     Woke,
 )
-from evermirror.core.watch.kinds import FLEET_KINDS, REPO_KINDS
+from evermirror.core.watch.kinds import FLEET_KINDS, PART_KINDS, REPO_KINDS
 from evermirror.core.watch.telling import UNNEEDED
 from evermirror.edge.notify import sender
 from evermirror.edge.store.store import Store
@@ -57,7 +57,9 @@ CLEAN_EVERY_S = 6 * 3600.0
 ANSWER_S = 10.0  # a person waits at most so long for the database
 STOP_S = 3.0  # at a stop, for what is under way
 SHOWN = 20  # in the overview
-_TOLD_ELSEWHERE = FLEET_KINDS | REPO_KINDS  # the overview tells of these from what it knows itself
+_TOLD_ELSEWHERE = (
+    FLEET_KINDS | REPO_KINDS | PART_KINDS
+)  # the overview tells of these from what it knows itself
 
 
 class Alerting:

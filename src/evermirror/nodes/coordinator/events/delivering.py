@@ -1,4 +1,4 @@
-"""Events on their way to others' servers: a task for each event hook, so that none holds up another.
+"""Events on their way to others' servers: a part for each event hook, so that none holds up another.
 
 - A hook that is new begins at the latest event; one that left the settings loses its place, not its letters.
   One that is switched off keeps both.
@@ -21,6 +21,7 @@ from evermirror.model.failure import FailureError
 from evermirror.nodes.coordinator.events.delivery_line import Around, HookParts, Line, News
 from evermirror.nodes.event_service import HookFigures
 from evermirror.nodes.running import in_time
+from evermirror.nodes.supervisor import Supervisor
 
 log = structlog.get_logger(__name__)
 
@@ -41,11 +42,13 @@ class Delivering:
         news: News,
         tell: Callable[[Alert], None],
         clock: Callable[[], float],
+        supervisor: Supervisor,
     ) -> None:
+        self._supervisor = supervisor
         self._wanted = dict(hooks)
         self._around = Around(store, news, tell, clock)
         self._lines: dict[str, Line] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._started: set[str] = set()
         self._changed = asyncio.Event()
 
     def configure(self, hooks: Mapping[str, HookParts]) -> None:
@@ -87,44 +90,28 @@ class Delivering:
         line.configure(parts)
 
     async def _stop(self, name: str) -> None:
-        task = self._tasks.pop(name, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        if name in self._started:
+            self._started.discard(name)
+            await self._supervisor.stop(_part(name))
 
     # Life
 
     async def run(self) -> None:
-        """Until cancelled."""
-        cleaning = asyncio.create_task(self._clean())
+        """Until cancelled. Run again, it begins with the lines that it has, and with settings that came."""
         try:
-            while True:
-                self._start()
-                await self._until_changed(cleaning)
-                await self._take_over()
+            async with self._supervisor.running("letters of event hooks", self._clean):
+                while True:
+                    self._start()
+                    await self._changed.wait()
+                    await self._take_over()
         finally:
-            cleaning.cancel()
             await in_time(self._end(), STOP_S)
 
     def _start(self) -> None:
         for name, line in self._lines.items():
-            if line.parts.enabled and name not in self._tasks:
-                self._tasks[name] = asyncio.create_task(line.run())
-
-    async def _until_changed(self, cleaning: asyncio.Task[None]) -> None:
-        changed = asyncio.create_task(self._wait())
-        try:
-            await asyncio.wait(
-                {changed, cleaning, *self._tasks.values()}, return_when=asyncio.FIRST_COMPLETED
-            )
-        finally:
-            changed.cancel()
-        for task in (cleaning, *self._tasks.values()):
-            if task.done():
-                task.result()  # by a bug: none ends by itself
-
-    async def _wait(self) -> None:
-        await self._changed.wait()
+            if line.parts.enabled and name not in self._started:
+                self._started.add(name)
+                self._supervisor.start(_part(name), line.run)
 
     async def _take_over(self) -> None:
         self._changed.clear()
@@ -138,10 +125,7 @@ class Delivering:
         log.info("event hooks", hooks=sorted(self._lines))
 
     async def _end(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
+        await asyncio.gather(*map(self._stop, tuple(self._started)))
 
     async def _clean(self) -> None:
         """Letters that nobody looked at for a month."""
@@ -154,3 +138,7 @@ class Delivering:
             except FailureError as error:
                 log.warning("old letters are not removed", reason=error.failure.message)
             await asyncio.sleep(CLEAN_EVERY_S)
+
+
+def _part(name: str) -> str:
+    return f"event hook {name}"

@@ -143,7 +143,9 @@ class Line:
     # Work
 
     async def run(self) -> None:
-        """Until cancelled. What is under way then has a moment to end."""
+        """Until cancelled. What is under way then has a moment to end. It begins with what is stored: run
+        again after a failure, the message that was under way goes again, under the same number."""
+        self._courier = Courier(self.parts.hook, await self._patiently(self._stored))
         event: DeliveryEvent = Woke()
         while True:
             decision = await self._decide(event)
@@ -157,6 +159,9 @@ class Line:
                     event = await self._read(after, limit)
                 case Post():
                     event = await self._post(decision.action)
+
+    async def _stored(self) -> HookProgress:
+        return (await self._around.store.load_event_hooks()).get(self.parts.hook.name, self.progress)
 
     async def _decide(self, event: DeliveryEvent) -> Decision:
         decision = self._courier.handle(event, self._around.clock())

@@ -13,14 +13,22 @@ from evermirror.model.delivery import EventHook
 from evermirror.nodes.coordinator.alerts.alert_sink import AlertSink
 from evermirror.nodes.coordinator.events.delivering import Delivering
 from evermirror.nodes.coordinator.events.delivery_line import HookParts, News
+from evermirror.nodes.supervisor import Supervisor
 
 
 async def make_delivering(
-    config: Config, store: Store, news: News, alerts: AlertSink, clock: Callable[[], float]
+    config: Config,
+    store: Store,
+    news: News,
+    alerts: AlertSink,
+    clock: Callable[[], float],
+    supervisor: Supervisor,
 ) -> Delivering:
     """With what the store knows of each hook."""
     hooks = hook_parts(config)
-    delivering = Delivering(hooks, store=store, news=news, tell=alerts.told, clock=clock)
+    delivering = Delivering(
+        hooks, store=store, news=news, tell=alerts.told, clock=clock, supervisor=supervisor
+    )
     await delivering.load()
     return delivering
 
