@@ -151,3 +151,9 @@ async def test_postgresql_searches_for_what_is_late_and_what_fails_too(postgres_
     for scans in (kinds, samples):
         assert scans
         assert all("ix_repos_failure_kind" in scan for scan in scans), scans
+
+
+async def test_more_than_a_column_holds_is_noted_as_the_most_that_it_holds(store):
+    await store.note_course(point(100.0, work=Work(2**70, 0, 2**63)), 0.0)
+    [noted] = await store.course(0.0, 200.0)
+    assert noted.work == Work(2**63 - 1, 0, 2**63 - 1)

@@ -220,3 +220,19 @@ async def test_a_year_is_no_more_than_some_points(store):
     made = await report(store, span)
     assert len(made.course) <= 201
     assert made.course[-1].pressure is not None
+
+
+async def test_counts_that_add_up_to_more_than_a_column_holds_are_told_all_the_same(store):
+    """As a lying worker told them before they were bounded."""
+    await store.upsert_repos([repo(A, priority=Priority.HIGH)])
+    await store.put_projects([project(A, priority=Priority.HIGH)])
+    huge = 2**63 - 1
+    await store.apply([ended(A, SUCCESS, NOW - 60 * n, changes=huge) for n in range(1, 4)])
+    heavy = Pressure(1, 0, 0, None, looks=2 * huge, received_bytes=2 * huge)
+    for n in range(1, 4):
+        await store.note_progress(NOW - 60 * n, NONE[Priority.HIGH], {}, heavy)
+    made = await report(store)
+    assert made.overall.period.changes == pytest.approx(3 * huge)
+    assert made.pressure.received_bytes == pytest.approx(3 * huge)
+    periods = await store.periods(NOW - DAY_S, NOW)
+    assert periods[Priority.HIGH].changes == pytest.approx(3 * huge)

@@ -1,4 +1,4 @@
-"""A worker is believed only where it may speak: of its repos, of their tasks, of times that have come."""
+"""A worker is believed only where it may speak: of its repos, and of their tasks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_tasks(key, ids):
 
 
 def believe(report):
-    return believed(report, given, open_tasks, NOW)
+    return believed(report, given, open_tasks)
 
 
 def synced(key, verified_at):
@@ -47,15 +47,10 @@ def test_a_sync_ends_only_tasks_of_its_own_repo():
     assert report.verified_at == NOW - 5
 
 
-def test_a_time_far_ahead_is_taken_for_now():
-    assert believe(synced(OWN, NOW + 1e7)).verified_at == NOW
-    assert believe(Verified(((OWN, NOW + 6e5), (OWN, NOW - 60)))).items == ((OWN, NOW), (OWN, NOW - 60))
-
-
 def test_of_a_report_about_several_only_its_own_repos_count():
     assert believe(Verified(((OTHER, NOW), (OWN, NOW)))).items == ((OWN, NOW),)
     assert believe(Excused((OTHER, OWN))).keys == (OWN,)
-    told = (HeldRepo(OTHER, DIGEST, NOW), HeldRepo(OWN, DIGEST, NOW + 9e9), HeldRepo(OWN, None, None))
+    told = (HeldRepo(OTHER, DIGEST, NOW), HeldRepo(OWN, DIGEST, NOW), HeldRepo(OWN, None, None))
     kept = believe(Kept(told))
     assert kept.items == (HeldRepo(OWN, DIGEST, NOW), HeldRepo(OWN, None, None))
 

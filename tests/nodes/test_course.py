@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from evermirror.core.watch.lately import MOST_PER_S
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import RepoVerified
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -177,3 +178,27 @@ async def test_what_takes_long_to_count_is_counted_seldom(store, clock, monkeypa
     clock.now += 1.0
     await told.overview()
     assert counts == [NOW - 300.0, NOW + 5.25 - 300.0]
+
+
+async def test_a_worker_whose_counters_jump_between_nothing_and_the_most_ends_no_course(store, clock):
+    told = figures(store, clock)
+    await told._course.note()
+    for n in range(4):
+        told.heard(1, status(polls=n % 2 * (2**63 - 1), received=n % 2 * (2**63 - 1)))
+    clock.now += 300.0
+    await told._course.note()
+    [_, noted] = await store.course(NOW - 1, clock.now + 1)
+    assert noted.work.polls <= 2 * MOST_PER_S.polls
+
+
+async def test_a_point_that_the_database_refuses_is_left_out(store, clock, monkeypatch):
+    told = figures(store, clock)
+
+    async def refuse(*_):
+        raise OverflowError("Python int too large to convert to SQLite INTEGER")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "note_course", refuse)
+        await told._course._try()
+    await told._course._try()
+    assert len(await store.course(NOW - 1, NOW + 1)) == 1

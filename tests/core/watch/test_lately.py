@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.core.watch.lately import SPAN_MIN_S, WINDOW_S, Lately
+from evermirror.core.watch.lately import MOST_PER_S, SPAN_MIN_S, WINDOW_S, Lately
 from evermirror.model.whole import Work
 
 STEPS = st.lists(
@@ -70,3 +70,19 @@ def test_what_a_worker_tells_late_is_counted_and_makes_no_rate():
     assert lately.rates(4000.0).polls == pytest.approx(1.0, rel=0.1)
     lately.heard(1, Work(9060, 9, 9), 4001.0)
     assert lately.rates(4001.0).polls == pytest.approx(2.0, rel=0.1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.floats(-100.0, 100.0)), max_size=20))
+def test_counters_that_jump_up_and_down_count_for_no_more_than_a_machine_can_do(told):
+    lately, now, most = Lately(), 1000.0, 0.0
+    for n, (counter, later_s) in enumerate(told):
+        now += later_s  # the clock may be set back
+        lately.heard(1, Work(counter, counter, counter), now)
+        most += max(1.0, later_s) if n else 0.0
+        for done, per_s in zip(_numbers(lately.total), _numbers(MOST_PER_S), strict=True):
+            assert 0 <= done <= most * per_s
+        assert min(lately.rates(now).polls, lately.rates(now).received_bytes) >= 0.0
+
+
+def _numbers(work):
+    return work.polls, work.changes, work.received_bytes

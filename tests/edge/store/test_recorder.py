@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import sqlalchemy as sa
 
 from evermirror.core.fleet.decisions import DropCopies, ReportTaken
 from evermirror.edge.store.recorder import Recorder
@@ -136,10 +137,18 @@ async def test_closing_on_a_database_that_stays_away_says_what_was_lost():
         await recorder.close()
 
 
+def broken(recorder):
+    """A bug of the recorder's own."""
+
+    def fail():
+        raise ValueError("a bug")
+
+    recorder._next_batch = fail
+    return recorder
+
+
 async def test_a_bug_is_met_by_everybody_who_still_writes():
-    sink = Sink()
-    sink.troubles = [ValueError("a bug")]
-    recorder = await Recorder(sink, flush_s=0.001).__aenter__()
+    recorder = broken(await Recorder(Sink(), flush_s=0.001).__aenter__())
     await recorder.put(*writes(3))
     with pytest.raises(ValueError, match="a bug"):
         await recorder.flush()
@@ -151,18 +160,89 @@ async def test_a_bug_is_met_by_everybody_who_still_writes():
 
 
 async def test_a_bug_wakes_those_who_wait_for_room():
-    sink = Sink()
-    sink.open.clear()
-    sink.troubles = [ValueError("a bug")]
-    recorder = await Recorder(sink, flush_s=0.001, capacity=2).__aenter__()
+    recorder = broken(await Recorder(Sink(), flush_s=60, capacity=2).__aenter__())
     await recorder.put(*writes(2))
     blocked = asyncio.create_task(recorder.put(*writes(1)))
     await asyncio.sleep(0)
-    sink.open.set()
+    with pytest.raises(ValueError, match="a bug"):
+        await recorder.flush()
     with pytest.raises(ValueError, match="a bug"):
         await asyncio.wait_for(blocked, 5)
     with pytest.raises(ValueError, match="a bug"):
         await recorder.close()
+
+
+class PickySink(Sink):
+    """Refuses every transaction with one of these writes in it, as a database does."""
+
+    def __init__(self, *refused, error=None):
+        super().__init__()
+        self.refused = refused
+        self.error = error or OverflowError("too large")
+
+    async def apply(self, batch):
+        parts = [w for e in batch for w in ((*e.fleet, *e.others) if isinstance(e, Decided) else (e,))]
+        if any(write in self.refused for write in parts):
+            raise self.error
+        await super().apply(batch)
+
+
+async def test_a_write_that_is_refused_is_set_aside_and_all_others_are_written_in_order():
+    every = writes(100)
+    sink = PickySink(every[17], every[18], every[99])
+    async with Recorder(sink, flush_s=60) as recorder:
+        await recorder.put(*every)
+        await asyncio.wait_for(recorder.flush(), 5)
+        assert recorder.healthy
+        assert recorder.set_aside == 3
+        assert "refused 3 writes" in recorder.warnings()[0]
+        await recorder.put(*writes(2, 100))
+    assert sink.written == every[:17] + every[19:99] + writes(2, 100)
+    assert len(sink.batches) < 40
+
+
+async def test_what_is_refused_of_a_decision_takes_nothing_else_of_it_along():
+    """The number of the report is written: it counts as taken."""
+    taken, bad, good = ReportTaken(1, 7, 3), *writes(2)
+    sink = PickySink(bad)
+    async with Recorder(sink, flush_s=60) as recorder:
+        await recorder.put(Decided((taken, DropCopies(())), (bad, good)))
+    assert sink.written == [Decided((taken, DropCopies(()))), good]
+    assert recorder.set_aside == 1
+    sink = PickySink(taken)
+    async with Recorder(sink, flush_s=60) as recorder:
+        await recorder.put(Decided((taken, DropCopies(())), (good,)))
+    assert sink.written == [Decided((DropCopies(()),)), good]
+
+
+async def test_trouble_while_a_batch_is_taken_apart_loses_nothing():
+    every = writes(8)
+    sink = PickySink(every[3])
+    sink.troubles = [TROUBLE] * 3
+    async with Recorder(sink, flush_s=60, backoff_s=(0.001, 0.001)) as recorder:
+        await recorder.put(*every)
+        await asyncio.wait_for(recorder.flush(), 5)
+        assert recorder.healthy
+    assert sink.written == every[:3] + every[4:]
+
+
+async def test_tables_that_are_gone_are_trouble_and_set_nothing_aside(tmp_path):
+    store = await Store.open(f"sqlite:///{tmp_path}/s.db")
+    async with Recorder(store, flush_s=0.001, backoff_s=(0.01, 0.01), close_s=0.05) as recorder:
+        async with store._db.write() as c:
+            await c.execute(sa.text("ALTER TABLE repos RENAME TO elsewhere"))
+        await recorder.put(*writes(3))
+        async with asyncio.timeout(5):
+            while recorder.healthy:
+                await asyncio.sleep(0.005)
+        assert "no such table" in recorder.trouble.message
+        async with store._db.write() as c:
+            await c.execute(sa.text("ALTER TABLE elsewhere RENAME TO repos"))
+        async with asyncio.timeout(5):
+            while recorder.waiting:
+                await asyncio.sleep(0.005)
+        assert recorder.set_aside == 0
+    await store.close()
 
 
 async def test_many_producers_lose_nothing_on_a_real_store(tmp_path):

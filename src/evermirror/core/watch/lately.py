@@ -5,6 +5,9 @@
 
 Workers come and go, and one that was away tells later what it did meanwhile. That belongs to the sum, and not
 to the rate: it was not done in the last minute.
+
+Counters are a worker's own word, in any order: what counts is never negative, and no more than a machine can
+do in the time since its last word.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from evermirror.model.worker import WorkerId
 WINDOW_S = 60.0  # the rate is of the last minute
 SAMPLE_S = 2.0  # between two moments that are remembered of it
 SPAN_MIN_S = 10.0  # a rate over less would jump with every change
+MOST_PER_S = Work(100_000, 100_000, 100 * 10**9)  # of one worker: far above the fastest machine and network
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Lately:
         if before is None:
             return
         at, told = before
-        done = _since(told, counters)
+        done = _at_most(_since(told, counters), max(1.0, now - at))
         self.total += done
         if now - at <= WINDOW_S:
             self._recent += done
@@ -72,3 +76,11 @@ def _since(told: Work, counters: Work) -> Work:
     """Counters that are lower than before began anew, all of them."""
     done = counters - told
     return counters if min(done.polls, done.changes, done.received_bytes) < 0 else done
+
+
+def _at_most(done: Work, span_s: float) -> Work:
+    return Work(
+        min(done.polls, int(MOST_PER_S.polls * span_s)),
+        min(done.changes, int(MOST_PER_S.changes * span_s)),
+        min(done.received_bytes, int(MOST_PER_S.received_bytes * span_s)),
+    )

@@ -310,8 +310,8 @@ _OPEN = sa.or_(tasks.c.status == TaskStatus.PENDING.value, tasks.c.status == Tas
 _THIS_TASK = tasks.c.id == _p("id")
 # A task of the pull schedule was opened with its count; a worker counts only what it saw itself.
 _RETRIES = sa.case(
-    (tasks.c.retry_count > _p("retry_count", sa.Integer()), tasks.c.retry_count),
-    else_=_p("retry_count", sa.Integer()),
+    (tasks.c.retry_count > _p("retry_count", sa.BigInteger()), tasks.c.retry_count),
+    else_=_p("retry_count", sa.BigInteger()),
 )
 
 _STATEMENTS: dict[type, sa.Insert | sa.Update] = {

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from evermirror.edge.store import rows
+from evermirror.edge.store.columns import count_in
 from evermirror.edge.store.course_tables import course, course_classes
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.part import StorePart
@@ -45,9 +46,9 @@ def _point_in(point: CoursePoint) -> dict[str, Any]:
     return {
         "at": point.at,
         "failing": point.failing,
-        "polls": None if work is None else work.polls,
-        "changes": None if work is None else work.changes,
-        "received_bytes": None if work is None else work.received_bytes,
+        "polls": None if work is None else count_in(work.polls),
+        "changes": None if work is None else count_in(work.changes),
+        "received_bytes": None if work is None else count_in(work.received_bytes),
     }
 
 

@@ -1,13 +1,14 @@
-"""What a database's error means: weather (a failure to be retried or told) or a bug (None: let it crash)."""
+"""What a database's error means: weather (a failure to be retried or told), tables that are not as they
+should be, or a write that is refused for what is in it."""
 
 from __future__ import annotations
 
 import sqlite3
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.failure import Failure, FailureError, FailureKind
 
 # SQLSTATE classes of PostgreSQL that a later attempt may not meet again.
 _PG_WEATHER = {
@@ -22,6 +23,13 @@ _PG_WEATHER = {
     "58",  # system error
 }
 _PG_DISK_FULL = "53100"
+# Of PostgreSQL: what is asked of it does not fit its tables, whatever the values are.
+_PG_OTHER_TABLES = {
+    "0A",  # not supported
+    "3F",  # no such schema
+    "42",  # no such table or column, or no right to it
+}
+_SQLITE_UNUSABLE = ("no such table", "no such column", "no such index", "Cannot operate on a closed")
 
 _SQLITE_WEATHER = (
     "SQLITE_BUSY",
@@ -40,7 +48,7 @@ _RESTORE = "Stop evermirror and restore the database from a backup"
 
 
 def failure_of(error: BaseException, secret: str = "") -> Failure | None:
-    """None for a bug. ``secret`` is the password that must not be shown."""
+    """None for what is no weather. ``secret`` is the password that must not be shown."""
     invalid, cause = isinstance(error, DBAPIError) and error.connection_invalidated, _cause(error)
     message = told_shortly(error, secret)
     if isinstance(cause, sqlite3.Error):
@@ -55,7 +63,20 @@ def failure_of(error: BaseException, secret: str = "") -> Failure | None:
     return None
 
 
-def told_shortly(error: BaseException, secret: str) -> str:
+def is_refusal(error: Exception) -> bool:
+    """Whether a write failed for what is in it, so that another one may succeed: a number that is too large,
+    a row that is there already, a value that the driver or our own code cannot convert."""
+    cause = _cause(error)
+    if isinstance(error, FailureError | MemoryError):
+        return False
+    if isinstance(error, SQLAlchemyError) and not isinstance(error, StatementError):
+        return False  # a connection or a pool that cannot be used
+    if isinstance(cause, sqlite3.Error):
+        return not str(cause).startswith(_SQLITE_UNUSABLE)
+    return str(getattr(cause, "sqlstate", None) or "")[:2] not in _PG_OTHER_TABLES
+
+
+def told_shortly(error: BaseException, secret: str = "") -> str:
     """The driver's words, in one line and without the password."""
     text = _first_line(_cause(error))
     return text.replace(secret, "***") if secret else text

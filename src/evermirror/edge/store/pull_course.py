@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.edge.store import rows
+from evermirror.edge.store.columns import count_in
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import pull_course, pull_course_classes
 from evermirror.model.figures import ClassProgress, Pressure, ProgressNote
@@ -93,9 +94,9 @@ def _pressure_in(pressure: Pressure | None) -> dict[str, Any]:
         "queued": pressure.queued,
         "load_level": None if load is None else load.level.value,
         "load_reason": None if load is None else rows.free_text(load.reason),
-        "looks": pressure.looks,
+        "looks": count_in(pressure.looks),
         "source_s": pressure.source_s,
-        "received_bytes": pressure.received_bytes,
+        "received_bytes": count_in(pressure.received_bytes),
     }
 
 

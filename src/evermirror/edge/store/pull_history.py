@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from evermirror.edge.store import rows
+from evermirror.edge.store.columns import float_sum
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.pull import bounds
 from evermirror.edge.store.tables import IN_CATALOG, repos, tasks
@@ -136,7 +137,7 @@ async def periods(db: Database, begin: float, end: float) -> Mapping[Priority, P
             tasks.c.priority,
             tasks.c.status,
             sa.func.sum(sa.case((inside, looks), else_=share)),
-            sa.func.sum(sa.case((last < ends, tasks.c.changes_count), else_=0)),
+            float_sum(sa.case((last < ends, tasks.c.changes_count), else_=0)),
         )
         .where(
             tasks.c.priority.in_([p.value for p in Priority]),

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.edge.store import pull_history
+from evermirror.edge.store.columns import float_sum
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import (
     IN_CATALOG,
@@ -80,7 +81,7 @@ def _days_after(db: Database, at: Number, span: Span) -> Number:
 async def _tasks(db: Database, c: AsyncConnection, span: Span) -> list[EndedTasks]:
     day = _days_after(db, _last, span).label("day")
     query = (
-        sa.select(day, tasks.c.priority, tasks.c.status, sa.func.count(), sa.func.sum(tasks.c.changes_count))
+        sa.select(day, tasks.c.priority, tasks.c.status, sa.func.count(), float_sum(tasks.c.changes_count))
         .where(*_ENDED, _last >= span.begin, _last < span.end, tasks.c.folded == 0)
         .group_by(tasks.c.priority, tasks.c.status, day)
     )
@@ -103,10 +104,10 @@ async def _runs(db: Database, c: AsyncConnection, span: Span) -> list[EndedRuns]
             last_day,
             tasks.c.priority,
             tasks.c.status,
-            sa.func.sum(looks),
+            float_sum(looks),
             sa.func.sum(a_second),
             sa.func.sum(a_second * since),
-            sa.func.sum(tasks.c.changes_count),
+            float_sum(tasks.c.changes_count),
         )
         .where(*_ENDED, _last >= span.begin, _last < span.end, tasks.c.folded > 0)
         .group_by(tasks.c.priority, tasks.c.status, first_day, last_day)
@@ -206,9 +207,9 @@ async def _pressure(db: Database, c: AsyncConnection, span: Span) -> list[StepPr
             sa.func.count(course.load_level).label("load_known"),
             _notes(course.load_level == LoadLevel.HIGH.value).label("load_high"),
             _notes(course.load_level == LoadLevel.LOW.value).label("load_low"),
-            sa.func.sum(course.looks).label("looks"),
+            float_sum(course.looks).label("looks"),
             sa.func.sum(course.source_s).label("source_s"),
-            sa.func.sum(course.received_bytes).label("received_bytes"),
+            float_sum(course.received_bytes).label("received_bytes"),
         )
         .where(course.at >= span.begin, course.at < span.end, course.slots.is_not(None))
         .group_by("step")

@@ -3,11 +3,17 @@
 Rules:
 - What ``put`` accepted is written in that order, once, unless the process dies before the flush.
 - A full queue makes ``put`` wait: a slow database slows the engine down instead of filling the memory.
-- A database in trouble is tried again with growing pauses, and ``healthy`` says so. A bug (a write that the
-  database refuses) ends the recorder: ``put`` and ``flush`` then raise it.
+- A database in trouble is tried again with growing pauses, and ``healthy`` says so. So is one whose tables
+  are not as they should be.
+- A write that the database refuses for what is in it (a number that is too large) is set aside with an error
+  in the log; everything else of its batch is written. Its report counts as taken: sent again, it would be
+  refused again, and hold up all that its worker has to say.
 
     put ──> queue ──(flush_s passed, or batch full, or flush asked)──> store.apply ──> written
                                                        │ trouble: pause, the same batch again
+                                                       │ refused: each half by itself, down to one write
+                                                       ▼
+                                                   set aside
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from typing import Protocol, Self
 import structlog
 
 from evermirror.core.fleet.decisions import DropCopies, PutCopies
+from evermirror.edge.store.failures import is_refusal, told_shortly
 from evermirror.edge.store.writes import Decided, Entry, ProjectSaved, Write
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
@@ -30,6 +37,7 @@ BATCH = 1000  # writes of a transaction, roughly: tens of milliseconds, during w
 CAPACITY = 20_000  # writes waiting at most: some MB, about a second of the fastest engine
 BACKOFF_S = (0.2, 10.0)  # first and longest pause after trouble
 CLOSE_S = 60.0  # how long closing goes on trying a database in trouble
+LOG_EVERY_S = 1.0  # between two lines about writes that were set aside: many may come at once
 
 
 class Sink(Protocol):
@@ -69,6 +77,8 @@ class Recorder:
         self._closing = False
         self._stopped = False
         self._bug: Exception | None = None
+        self._set_aside = 0
+        self._logged_at = float("-inf")
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run(), name="recorder")
@@ -93,6 +103,17 @@ class Recorder:
     def waiting(self) -> int:
         """Writes accepted and not on the disk yet."""
         return self._waiting
+
+    @property
+    def set_aside(self) -> int:
+        """Writes that the database refused, since the start."""
+        return self._set_aside
+
+    def warnings(self) -> tuple[str, ...]:
+        """For the overview."""
+        if not self._set_aside:
+            return ()
+        return (f"the database refused {self._set_aside} writes since the start: see the log for each kind",)
 
     async def put(self, *entries: Entry) -> None:
         """Accepts entries; waits while the queue is full."""
@@ -171,26 +192,57 @@ class Recorder:
 
     async def _write_batch(self) -> None:
         batch = self._next_batch()
-        pause_s, longest_s = self._backoff_s
-        while True:
-            try:
-                await self._store.apply(batch)
-                break
-            except FailureError as e:
-                if self._trouble is None:
-                    log.warning("database_in_trouble", reason=e.failure.message, waiting=self._waiting)
-                self._trouble = e.failure
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, longest_s)
-        if self._trouble is not None:
-            log.info("database_well_again", waiting=self._waiting)
-            self._trouble = None
+        await self._write(batch)
         for _ in batch:
             self._queue.popleft()
         self._written += len(batch)
         self._waiting -= sum(map(_size, batch))
         async with self._moved:
             self._moved.notify_all()
+
+    async def _write(self, batch: list[Entry]) -> None:
+        """All but what the database refuses."""
+        refusal = await self._refusal(batch)
+        if refusal is None:
+            return
+        parts = _parts(batch)
+        if not parts:
+            self._put_aside(batch[0], refusal)
+        for part in parts:
+            await self._write(part)
+
+    async def _refusal(self, batch: list[Entry]) -> Exception | None:
+        """Why it is refused as a whole; None once it is written."""
+        pause_s, longest_s = self._backoff_s
+        while True:
+            try:
+                await self._store.apply(batch)
+                break
+            except FailureError as e:
+                self._in_trouble(e.failure)
+            except Exception as e:
+                if is_refusal(e):
+                    return e
+                self._in_trouble(Failure(FailureKind.UNKNOWN, f"the database's tables: {told_shortly(e)}"))
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+        if self._trouble is not None:
+            log.info("database_well_again", waiting=self._waiting)
+            self._trouble = None
+        return None
+
+    def _in_trouble(self, failure: Failure) -> None:
+        if self._trouble is None:
+            log.warning("database_in_trouble", reason=failure.message, waiting=self._waiting)
+        self._trouble = failure
+
+    def _put_aside(self, entry: Entry, why: Exception) -> None:
+        self._set_aside += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            kind, reason = _kind(entry), told_shortly(why)
+            log.error("write_set_aside", write=kind, reason=reason, so_far=self._set_aside, exc_info=why)
 
     def _next_batch(self) -> list[Entry]:
         """From the front of the queue, where it stays until it is written. A decision is never split."""
@@ -208,6 +260,27 @@ class Recorder:
             raise self._bug
         if self._stopped:
             raise RuntimeError("the recorder is closed")
+
+
+def _parts(batch: list[Entry]) -> list[list[Entry]]:
+    """What can be written apart, in the same order; nothing where it is a single write."""
+    if len(batch) > 1:
+        middle = len(batch) // 2
+        return [batch[:middle], batch[middle:]]
+    match batch[0]:
+        case Decided(fleet, others) if fleet and others:
+            return [[Decided(fleet)], list(others)]
+        case Decided(fleet, ()) if len(fleet) > 1:
+            return [[Decided((write,)) for write in fleet]]
+        case Decided((), others) if others:
+            return [list(others)]
+        case _:
+            return []
+
+
+def _kind(entry: Entry) -> str:
+    write = entry.fleet[0] if isinstance(entry, Decided) and entry.fleet else entry
+    return type(write).__name__
 
 
 def _size(entry: Entry) -> int:

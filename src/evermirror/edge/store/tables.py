@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from evermirror.edge.store.columns import metadata as metadata
+from evermirror.edge.store.columns import number as _count
 from evermirror.edge.store.columns import number as _id
 from evermirror.edge.store.columns import text as _text
 from evermirror.model.repo import Priority
@@ -43,7 +44,7 @@ repos = sa.Table(
     sa.Column("size_bytes", sa.BigInteger(), nullable=False),
     sa.Column("verified_at", sa.Double()),
     sa.Column("changed_at", sa.Double()),
-    sa.Column("consecutive_failures", sa.Integer(), nullable=False),
+    sa.Column("consecutive_failures", _count(), nullable=False),
     # The kind of the failure that stands now; last_failure also remembers one that is over.
     sa.Column("failure_kind", _text()),
     sa.Column("last_failure", sa.Text()),
@@ -135,7 +136,7 @@ tasks = sa.Table(
     sa.Column("result", sa.Text()),
     sa.Column("failure", sa.Text()),
     sa.Column("failure_kind", _text()),  # of ``failure``
-    sa.Column("retry_count", sa.Integer(), nullable=False),
+    sa.Column("retry_count", _count(), nullable=False),
     sa.Column("params", sa.Text()),
     sa.Column("folded", sa.BigInteger(), nullable=False),
     sa.Column("created_at", sa.Double(), nullable=False),
@@ -278,9 +279,9 @@ pull_projects = sa.Table(
     sa.Column("last_sync_at", sa.Double()),
     sa.Column("next_sync_at", sa.Double(), nullable=False),
     sa.Column("task", sa.BigInteger()),
-    sa.Column("failures", sa.Integer(), nullable=False),
+    sa.Column("failures", _count(), nullable=False),
     sa.Column("paused", _text(), nullable=False),
-    sa.Column("max_retries", sa.Integer(), nullable=False),
+    sa.Column("max_retries", _count(), nullable=False),
     sa.Column("retry_delay_s", sa.Double(), nullable=False),
     sa.Column("overrides", sa.Text(), nullable=False),
     sa.Column("catalog", sa.Text(), nullable=False),
@@ -305,15 +306,15 @@ pull_sync_schedule = sa.Table(
     metadata,
     sa.Column("id", sa.Integer(), primary_key=True, autoincrement=False),
     sa.Column("strategy_name", _text(), nullable=False),
-    sa.Column("max_concurrent_pulls", sa.Integer(), nullable=False),
+    sa.Column("max_concurrent_pulls", _count(), nullable=False),
     sa.Column("enable_peak_avoidance", sa.Boolean(), nullable=False),
     sa.Column("peak_hours_start", sa.Integer(), nullable=False),
     sa.Column("peak_hours_end", sa.Integer(), nullable=False),
-    sa.Column("peak_max_concurrent", sa.Integer(), nullable=False),
-    sa.Column("off_peak_max_concurrent", sa.Integer(), nullable=False),
+    sa.Column("peak_max_concurrent", _count(), nullable=False),
+    sa.Column("off_peak_max_concurrent", _count(), nullable=False),
     sa.Column("night_hours_start", sa.Integer()),
     sa.Column("night_hours_end", sa.Integer()),
-    sa.Column("night_max_concurrent", sa.Integer()),
+    sa.Column("night_max_concurrent", _count()),
     sa.Column("enable_adaptive", sa.Boolean(), nullable=False),
     sa.Column("enabled", sa.Boolean(), nullable=False),
     sa.Column("created_at", sa.Double(), nullable=False),
@@ -331,7 +332,7 @@ pull_targets = sa.Table(
     sa.Column("put", _text()),
     sa.Column("put_at", sa.Double()),
     sa.Column("target_commit", _text()),
-    sa.Column("failures", sa.Integer(), nullable=False),
+    sa.Column("failures", _count(), nullable=False),
     sa.Column("not_before", sa.Double(), nullable=False),
     sa.Column("paused", _text(), nullable=False),
     sa.Column("adopt", sa.Boolean(), nullable=False),
@@ -365,9 +366,9 @@ pull_course = sa.Table(
     sa.Column("at", sa.Double(), primary_key=True),
     *_progress(),
     # What sources bore; null: of a time before this was noted, or the load was not known.
-    sa.Column("slots", sa.Integer()),
-    sa.Column("running", sa.Integer()),
-    sa.Column("queued", sa.Integer()),
+    sa.Column("slots", _count()),
+    sa.Column("running", _count()),
+    sa.Column("queued", _count()),
     sa.Column("load_level", _text()),
     sa.Column("load_reason", _text()),
     sa.Column("looks", sa.BigInteger()),

@@ -40,7 +40,7 @@ alert_notices = sa.Table(
     sa.Column("turn", text(), nullable=False),
     sa.Column("level", text(), nullable=False),
     sa.Column("created_at", sa.Double(), nullable=False),
-    sa.Column("attempts", sa.Integer(), nullable=False),
+    sa.Column("attempts", number(), nullable=False),
     sa.Column("not_before", sa.Double(), nullable=False),
     sa.Column("sent_at", sa.Double()),
     sa.Column("given_up_at", sa.Double()),
@@ -77,7 +77,7 @@ discoveries = sa.Table(
     sa.Column("group_id", text(), nullable=False),
     sa.Column("next_at", sa.Double()),
     sa.Column("runs", sa.BigInteger(), nullable=False),
-    sa.Column("failures", sa.Integer(), nullable=False),
+    sa.Column("failures", number(), nullable=False),
     sa.Column("run", sa.Text()),  # null: none is under way
     sa.Column("last", sa.Text()),
     sa.Column("seen_as", sa.Text()),  # null: not known

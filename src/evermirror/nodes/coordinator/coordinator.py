@@ -89,6 +89,7 @@ class Coordinator:
         self._statuses: dict[WorkerId, WorkerStatus] = {}
         self._alerts = alerts or FleetAlerts()
         self.figures = Figures(store, self._statuses, fresh_bound_s, clock, self._name_of)
+        self.figures.add_warnings(recorder.warnings)
         self._pulling: Pulling | None = None
         self._assigning = Assigning(store, lambda: self.fleet)
         self.assign, self.unassigned = self._assigning.assign, self._assigning.unassigned

@@ -64,6 +64,9 @@ class Course:
             await self.note()
         except FailureError as error:
             log.warning("a point of the course was left out", reason=error.failure.message)
+        except Exception:  # figures must not stop what they are about; the next point begins anew
+            log.exception("a point of the course was refused and left out")
+            self._noted = None
 
     async def note(self) -> None:
         """What the database does not take is in the next point."""

@@ -37,6 +37,7 @@ from evermirror.core.fleet.events import (
 )
 from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.machine import FleetMachine
+from evermirror.edge.rpc.bounds import BoundedPeer
 from evermirror.edge.rpc.transport import Identity, Peer, PeerGone
 from evermirror.edge.store.collector import collector_paused
 from evermirror.edge.store.recorder import Recorder
@@ -239,6 +240,7 @@ class Fleet:
     async def serve(self, peer: Peer) -> None:
         """A worker's connection from its first word to its end."""
         self._numbers += 1
+        peer = BoundedPeer(peer, self._utc)
         session = Session(self._numbers, peer, heard_at=self._mono())
         try:
             hello = await hello_of(peer)
@@ -370,9 +372,7 @@ class Fleet:
 
     def _take(self, id_: ReportId, report: Report) -> None:
         worker, machine, listener = id_.worker, self.machine, self._listener
-        counts = believed(
-            report, lambda key: machine.speaks_for(key, worker), listener.open_tasks, self._utc()
-        )
+        counts = believed(report, lambda key: machine.speaks_for(key, worker), listener.open_tasks)
         event = OtherReported(id_) if counts is None else event_of(id_, counts)
         decision = self._enactor.decide(event)
         if not decision.writes:  # else at least that it was taken: it is new

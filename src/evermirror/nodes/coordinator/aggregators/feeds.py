@@ -14,6 +14,7 @@ import structlog
 
 from evermirror.core.fleet.events import CommandGiven
 from evermirror.core.fleet.witnesses import Told, Witnesses
+from evermirror.edge.rpc.bounds import BoundedPeer
 from evermirror.edge.rpc.transport import Peer, PeerGone
 from evermirror.model.access import Role
 from evermirror.model.failure import FailureError
@@ -192,6 +193,7 @@ class Feeds:
 
     async def serve(self, peer: Peer) -> None:
         """An aggregator's connection from its first word to its end."""
+        peer = BoundedPeer(peer, self._utc)
         try:
             hello = await hello_of(peer)
             refused = refusal(hello, peer.identity, Role.AGGREGATOR, self._refs_extra)

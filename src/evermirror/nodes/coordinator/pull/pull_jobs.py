@@ -110,6 +110,8 @@ class PullJobs:
             log.warning(
                 "a job of pull mirroring was left out", job=job.__name__, reason=error.failure.message
             )
+        except Exception:  # such as figures that the database refuses: the other jobs go on
+            log.exception("a job of pull mirroring failed and was left out", job=job.__name__)
 
     # The jobs
 
