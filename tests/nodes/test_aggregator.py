@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import time
 from pathlib import Path
 
 import httpx2
@@ -15,6 +16,7 @@ from evermirror.core.collect.rows import How
 from evermirror.core.maintain import queue
 from evermirror.edge.git import short_fetch
 from evermirror.model.access import Role
+from evermirror.model.relay import Denial
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.aggregator import collected_care, collecting, patient_store
 from evermirror.nodes.aggregator.aggregator_node import aggregating
@@ -217,7 +219,7 @@ async def test_it_fetches_as_soon_as_a_line_is_there(fleet, monkeypatch):
         repo, key = await fleet.add("one")
         await fleet.until_here(node, key)
         relay, holder = node.side.reaching.reach, (await row_of(node, key)).here.source
-        relay.close_node(holder, barred_s=1.0)
+        relay.deny([Denial(holder, time.time() + 1.0)])
         await fleet.until(lambda: _is(lambda: holder not in node.side.collecting._reachable))
         monkeypatch.setattr(collecting, "TICK_S", 3600.0)  # the last look is over before it is let in again
         tip = await asyncio.to_thread(repo.commit)

@@ -85,7 +85,10 @@ class NotingOrders(Orders):
 
     def __init__(self, store):
         super().__init__(
-            store, lambda _, holder, key: Source(key, NodeId(f"worker/{holder}")), lambda _: None
+            store,
+            lambda _, holder, key: Source(key, NodeId(f"worker/{holder}")),
+            lambda _: None,
+            lambda key, worker: True,
         )
         self.store = store
         self.stored = []

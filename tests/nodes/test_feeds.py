@@ -24,7 +24,7 @@ from evermirror.model.access import Role
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import Failed, HeldRepo, LookAt
 from evermirror.model.refs import short_digest
-from evermirror.model.relay import RelayAddress
+from evermirror.model.relay import Denial, RelayAddress
 from evermirror.model.repo import Host, RepoRecord, RepoSpec
 from evermirror.model.wire import (
     PROTOCOL,
@@ -443,7 +443,7 @@ async def test_who_gets_a_retired_workers_number_is_another_node(house, tmp_path
         async with lines_with(replace(before, relays=relays)):
             await house.until(lambda: relay.reachable(before.node))
             assert not relay.reachable(after.node), "the old pass speaks for the one that it was given to"
-            relay.close_node(before.node, barred_s=60.0)
+            relay.deny([Denial(before.node, time.time() + 60.0)])
             async with lines_with(replace(after, relays=relays)):
                 await house.until(lambda: relay.reachable(after.node))
 

@@ -36,20 +36,32 @@ class RelayAddress:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Its bearer is this node, until then (UTC seconds)."""
+    """Its bearer is this node, until then (UTC seconds). ``trusted``: it may hold private repos."""
 
     node: NodeId
     role: Role
     until: float
+    trusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """``bearer`` may read this one repo from ``holder``, until then (UTC seconds)."""
+    """``bearer`` may read this one repo from ``holder``, until then (UTC seconds); a private one only
+    if it is ``trusted``."""
 
     bearer: NodeId
     holder: NodeId
     key: RepoKey
+    until: float
+    trusted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Relays refuse this node, whatever pass it shows, until then (UTC seconds): by then its last pass has
+    ended."""
+
+    node: NodeId
     until: float
 
 

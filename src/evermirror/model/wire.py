@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 from evermirror.model.access import Role
 from evermirror.model.changes import Change, RepoHolders
 from evermirror.model.messages import ApplySettings, Command, HeldRepo, Progress, Report, WorkerStatus
-from evermirror.model.relay import NodeId, RelayAddress
+from evermirror.model.relay import Denial, NodeId, RelayAddress
 from evermirror.model.repo import RepoKey
 
 PROTOCOL = 3  # grows when a frame changes its meaning; unknown fields of a newer side are left out
@@ -256,6 +256,7 @@ class Access:
     seal_key: bytes
     relays: tuple[RelayAddress, ...] = ()
     user_tokens: bool = False  # for aggregators: the coordinator has tokens that are people's, not nodes'
+    denied: tuple[Denial, ...] = ()  # for aggregators: all nodes that their relays refuse from now on
 
 
 # Coordinator to aggregator

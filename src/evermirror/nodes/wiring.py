@@ -110,7 +110,8 @@ async def make_worker(
     worker = Worker(parts, settings)
     uplink.attach(worker)
     server = GitServer(git, replace(serve_settings(config), shows_kept=True, cache_folder=None))
-    lines = ServingLines(MirrorLines(server, worker.mirror_path), ServingLimits(config.relay.lines))
+    service = MirrorLines(server, worker.mirror_path, worker.is_public, lambda: uplink.contact.held)
+    lines = ServingLines(service, ServingLimits(config.relay.lines))
 
     def take_access(access: Access) -> None:
         asking.set_access(access)

@@ -59,11 +59,11 @@ class Fleet:
             self.relay, self.port = relay, relay.port
             yield relay
 
-    def pass_(self, node=READER, role=Role.AGGREGATOR, lives_s=3600.0) -> str:
-        return self.sealer.seal(Pass(node, role, time.time() + lives_s))
+    def pass_(self, node=READER, role=Role.AGGREGATOR, lives_s=3600.0, *, trusted=False) -> str:
+        return self.sealer.seal(Pass(node, role, time.time() + lives_s, trusted))
 
-    def ticket(self, bearer=OTHER, holder=HOLDER, key=KEY, lives_s=3600.0) -> str:
-        return self.sealer.seal(Ticket(bearer, holder, key, time.time() + lives_s))
+    def ticket(self, bearer=OTHER, holder=HOLDER, key=KEY, lives_s=3600.0, *, trusted=False) -> str:
+        return self.sealer.seal(Ticket(bearer, holder, key, time.time() + lives_s, trusted))
 
     @property
     def address(self) -> RelayAddress:

@@ -34,7 +34,7 @@ from evermirror.edge.relay.limits import RelayLimits, ServingLimits
 from evermirror.edge.relay.seal import Sealer, new_private_key
 from evermirror.edge.relay.serving import ServingLines
 from evermirror.model.access import Role
-from evermirror.model.relay import NodeId, Pass, RelayAddress
+from evermirror.model.relay import Denial, NodeId, Pass, RelayAddress
 from evermirror.model.repo import RepoKey
 from tests.edge.relay.raw_peer import RawPeer
 from tests.edge.relay.relay_world import (
@@ -677,7 +677,7 @@ async def test_a_line_ends_with_its_pass_and_the_next_comes_with_a_new_one(quick
 
 async def test_a_node_that_is_shut_out_comes_back_only_when_it_may(quick):
     async with quick.serving(Scripted(echo)):
-        quick.relay.close_node(HOLDER, barred_s=1.0)
+        quick.relay.deny([Denial(HOLDER, time.time() + 1.0)])
         await until(lambda: not quick.relay.reachable(HOLDER))
         await asyncio.sleep(0.4)
         assert not quick.relay.reachable(HOLDER)
@@ -689,7 +689,7 @@ async def test_a_reader_that_is_shut_out_is_not_answered_on_the_line_that_it_has
     async with quick.serving(Scripted(echo)), quick.asking() as far:
         good = quick.ask_of_worker("pack")
         assert await gather(far.ask(good, body_of(b"1"))) == b"heard:1"
-        quick.relay.close_node(OTHER, barred_s=60.0)
+        quick.relay.deny([Denial(OTHER, time.time() + 60.0)])
         with pytest.raises(HolderRefused, match="not let in"):
             await gather(far.ask(good, body_of(b"2")))
         assert await works(quick)
@@ -707,7 +707,8 @@ async def test_a_reader_whose_pass_ends_is_not_answered_on_the_line_that_it_has(
 
 async def test_a_holder_that_is_just_away_is_waited_for(quick):
     async with quick.serving(Scripted(echo)):
-        quick.relay.close_node(HOLDER)
+        for line in quick.relay._holders.of(HOLDER):
+            line.abort("cut")
         assert await works(quick)
     await until(lambda: not quick.relay.reachable(HOLDER))
     began = time.monotonic()

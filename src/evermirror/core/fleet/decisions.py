@@ -227,7 +227,14 @@ class Undelivered:
     command: object
 
 
-Action = Welcome | Refuse | Send | AckReports | GrantLease | Alert | Undelivered
+@dataclass(frozen=True, slots=True)
+class DutyChanged:
+    """People want something else of this worker now, or nothing at all: other nodes may have to know."""
+
+    record: WorkerRecord
+
+
+Action = Welcome | Refuse | Send | AckReports | GrantLease | Alert | Undelivered | DutyChanged
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,9 @@ Rules
   it is PLANNED anew. A fresh session ends them too: nothing sent before it is still to be done
   (reconcile.py).
 - A repo that left the catalog is deleted everywhere. A quarantined worker is told nothing.
+- A repo that only trusted workers may hold does not exist for the others: none of them is asked for it, told
+  of it, nudged or named as a source. One that was given it before is told to stop, and to delete its copy
+  as soon as a copy that counts is complete, whatever the refs of either.
 - Copies that differ while one waits to be deleted are nudged, every ``nudge_gap_s``, until they agree. Not
   while its worker is away: it is looked at again when that comes back.
 - Primary, who polls and pushes: the first by rank among HELD copies on live workers; else an unwanted HELD
@@ -96,11 +99,15 @@ class Handover:
                     self._let_go(row, c, copies, draft, reminders)
         self._tell_roles(row, copies, draft)
 
+    def may_know(self, row: int, member: Member) -> bool:
+        """Whether this worker may learn that the repo exists."""
+        return not self._one.flags[row] & TRUSTED_ONLY or member.record.facts.trusted
+
     def allowed(self, row: int, copies: list[int]) -> list[int]:
         """Those on workers that may know of it: a repo that became private is told to no untrusted one."""
         if not self._one.flags[row] & TRUSTED_ONLY:
             return copies
-        return [c for c in copies if self._member(c).record.facts.trusted]
+        return [c for c in copies if self.may_know(row, self._member(c))]
 
     def _drop_planned(self, row: int, unwanted: list[int], copies: list[int], draft: Draft) -> list[int]:
         """Those that were never asked for go at once; the copies that are left."""
@@ -126,13 +133,26 @@ class Handover:
                 self._set_state(row, c, STOPPING, draft)
                 draft.stop(member.id, self._table.key_of(row))
         elif state == HELD and not self._member(c).keeps_moved and self._all_wanted_held(copies):
-            if self._covered(row, c, copies):
+            if not self.may_know(row, self._member(c)):
+                self._withdraw(row, c, copies, draft)
+            elif self._covered(row, c, copies):
                 if self._member(c).joining:
                     return  # looked at again when its share is decided
                 if (member := self._reachable(row, c, draft)) is not None:
                     self._leave(row, c, member, draft, digest=self._one.c_digest[c])
             elif self._differ(c, copies) and self._member(c).ready and reminders.nudge_due(row):
                 self._nudge(row, copies, draft)
+
+    def _withdraw(self, row: int, c: int, copies: list[int], draft: Draft) -> None:
+        """Delete the copy of a worker that may not know of the repo any more, once a copy that counts is
+        complete. Refs are not compared: a deletion that waited for equal refs would tell this worker whether
+        they have changed since."""
+        one = self._one
+        held = any(
+            one.c_rank[o] != UNWANTED and one.c_digest[o] != 0 and self._member(o).vouches for o in copies
+        )
+        if (held or one.witness[row] != 0) and (member := self._reachable(row, c, draft)) is not None:
+            self._leave(row, c, member, draft, digest=0)
 
     def _leave(self, row: int, c: int, member: Member, draft: Draft, *, digest: int) -> None:
         self._set_state(row, c, LEAVING, draft)
@@ -169,7 +189,7 @@ class Handover:
 
     def _nudge(self, row: int, copies: list[int], draft: Draft) -> None:
         key = self._table.key_of(row)
-        for c in copies:
+        for c in self.allowed(row, copies):
             member = self._member(c)
             if self._one.c_state[c] == HELD and member.alive and draft.takes_for(member):
                 draft.nudge(member.id, key)
@@ -229,8 +249,9 @@ class Handover:
         table, one = self._table, self._one
         on = table.copies_on(member.id)
         for c in on[table.c_primary[on] == FOLLOWER].tolist():
-            primary = self.primary_of(table.copies_of(one.c_row[c]))
-            if primary >= 0 and self._is_behind(c, primary):
+            allowed = self.allowed(one.c_row[c], table.copies_of(one.c_row[c]))
+            primary = self.primary_of(allowed)
+            if primary >= 0 and c in allowed and self._is_behind(c, primary):
                 one.c_primary[c] = UNTOLD
 
     def tell_again(self, rows: NDArray[np.int32]) -> None:
@@ -254,7 +275,7 @@ class Handover:
             self._tell_roles(row, copies, draft)  # one asked before it was the primary until now
 
     def _assignment(self, row: int, c: int, copies: list[int], primary: bool) -> Assignment:
-        source = None if self._one.c_state[c] == HELD else self._source(c, copies)
+        source = None if self._one.c_state[c] == HELD else self._source(c, self.allowed(row, copies))
         orphan = self._one.c_state[c] != HELD and source is None
         return Assignment(self._table.key_of(row), primary, source, orphan)
 

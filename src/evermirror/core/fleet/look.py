@@ -43,6 +43,15 @@ def primary_of(table: FleetTable, handover: Handover, key: RepoKey) -> WorkerId 
     return None if primary < 0 else WorkerId(table.one.c_worker[primary])
 
 
+def may_read(table: FleetTable, crew: Crew, handover: Handover, key: RepoKey, worker: WorkerId) -> bool:
+    """Whether the worker may be told of this repo, read it from others and be read: the repo is in the
+    catalog, the worker is not in quarantine, and trusted where the repo is for trusted workers only."""
+    member, row = crew.get(worker), table.row_of(key)
+    if member is None or row < 0 or table.one.flags[row] & REMOVED:
+        return False
+    return member.record.duty is not Duty.QUARANTINED and handover.may_know(row, member)
+
+
 def speaks_for(table: FleetTable, crew: Crew, handover: Handover, key: RepoKey, worker: WorkerId) -> bool:
     """Whether what the worker reports of the repo counts: it was given it, and may know of it. That it
     claims to hold what nobody placed there is no reason to believe it."""

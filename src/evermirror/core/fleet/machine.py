@@ -71,7 +71,15 @@ from evermirror.core.fleet.leases import Leases
 from evermirror.core.fleet.leasing import Leasing
 from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.listing import Listing
-from evermirror.core.fleet.look import losing, primary_of, repo_view, speaks_for, totals, worker_views
+from evermirror.core.fleet.look import (
+    losing,
+    may_read,
+    primary_of,
+    repo_view,
+    speaks_for,
+    totals,
+    worker_views,
+)
 from evermirror.core.fleet.membership import Membership
 from evermirror.core.fleet.moves import Moves, moves
 from evermirror.core.fleet.pace import Pace
@@ -198,7 +206,8 @@ class FleetMachine:
         for worker in self._pace.ready():
             member = self._crew[worker]
             while draft.takes_for(member) and (c := self._pace.take(worker)) is not None:
-                if one.c_worker[c] == worker and one.c_state[c] == PLANNED and one.c_rank[c] != UNWANTED:
+                wanted = one.c_worker[c] == worker and one.c_state[c] == PLANNED and one.c_rank[c] != UNWANTED
+                if wanted and self._handover.may_know(one.c_row[c], member):
                     self._handover.ask(c, draft, now.utc_s)
                     self._pace.asked(worker)
 
@@ -228,6 +237,9 @@ class FleetMachine:
 
     def speaks_for(self, key: RepoKey, worker: WorkerId) -> bool:
         return speaks_for(self._table, self._crew, self._handover, key, worker)
+
+    def may_read(self, key: RepoKey, worker: WorkerId) -> bool:
+        return may_read(self._table, self._crew, self._handover, key, worker)
 
     def record(self, worker: WorkerId) -> WorkerRecord | None:
         return self._crew.record(worker)

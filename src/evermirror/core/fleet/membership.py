@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from evermirror.core.fleet.attendance import Attendance
 from evermirror.core.fleet.copies import UNWANTED, Reason
 from evermirror.core.fleet.crew import Crew, Member
-from evermirror.core.fleet.decisions import Alert, AlertKind, Refuse
+from evermirror.core.fleet.decisions import Alert, AlertKind, DutyChanged, Refuse
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.handover import ASKED, PLANNED, Handover
 from evermirror.core.fleet.pace import Pace
@@ -156,6 +156,7 @@ class Membership:
             return None  # a quarantined one that is drained would count again
         member.note(duty.value, now_s, duty=duty)
         draft.worker_changed(member)
+        draft.act(DutyChanged(member.record))
         self._placing.leaves(member)
         self.gate(member)
         self._give_away(member, now_s, draft, why)
@@ -170,6 +171,7 @@ class Membership:
             draft.act(_quarantine_alert(member, "is released", over=True))
         member.note(Duty.ACTIVE.value, now_s, duty=Duty.ACTIVE)
         draft.worker_changed(member)
+        draft.act(DutyChanged(member.record))
         self.gate(member)
         self._placing.joins(member)
         self.touch_all(member, draft)
@@ -182,6 +184,7 @@ class Membership:
         tell_strays(member, draft)
         member.note(Duty.RETIRED.value, now_s, duty=Duty.RETIRED)
         draft.worker_changed(member)
+        draft.act(DutyChanged(member.record))
         if member.connected:
             draft.act(Refuse(member.session, "this worker was retired"))
             member.connected = False

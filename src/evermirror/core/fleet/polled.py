@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from evermirror.core.fleet.copies import NOBODY
 from evermirror.core.fleet.handover import ASKED, DEFERRED, FOLLOWER, HELD, PLANNED, PRIMARY, UNTOLD
 from evermirror.core.fleet.hostnames import HostNames
-from evermirror.core.fleet.table import LIVE, REMOVED, FleetTable
+from evermirror.core.fleet.table import LIVE, REMOVED, TRUSTED_ONLY, FleetTable
 
 PART = 1 << 16  # rows or copies looked at together
 
@@ -64,6 +64,17 @@ def per_host(table: FleetTable, names: HostNames) -> Counts:
         maybe = (table.c_worker[part] != NOBODY) & _may_poll(table, part)
         polled += np.bincount(host[table.c_row[part][maybe]], minlength=hosts)
     return np.maximum(listed, polled)
+
+
+def public_hosts(table: FleetTable, names: HostNames) -> NDArray[np.bool_]:
+    """For each host, whether it has a repo of the catalog that every worker may know of."""
+    host = names.of_row
+    found = np.zeros(len(names), np.bool_)
+    for start in range(0, table.rows, PART):
+        part = slice(start, min(start + PART, table.rows))
+        public = (table.flags[part] & (LIVE | REMOVED | TRUSTED_ONLY)) == LIVE
+        found[host[part][public]] = True
+    return found
 
 
 def on_worker(table: FleetTable, names: HostNames, worker: int) -> Counts:

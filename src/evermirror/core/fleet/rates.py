@@ -13,11 +13,14 @@ Rules
 - A worker that was told nothing about a busy host uses no more of it than its repos can ask for.
 - Shares are looked at on ticks, after a count that is at most one in COUNT_EVERY_S; of SPLIT_MAX workers on
   each. A worker is told again once it has taken in what it was told last.
+- A host all of whose repos are for trusted workers only is shared by these and named to nobody else.
 - After a restart nobody knows what the last process gave. Each worker brings its own; those that are not back
   yet hold the rest of the rate until they are, or are down.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +62,7 @@ class FleetRates:
         self._crew = crew
         self._names = HostNames(table)
         self._budgets: dict[int, Budget] = {}  # by number of the host, or ALL
+        self._public = np.zeros(0, np.bool_)  # by number of the host: others than trusted workers may know it
         self._crowded = False  # more hosts are busy than can be named
         self._unheard: set[WorkerId] = set()  # since a restart
         self._lost: set[WorkerId] = set()  # went down, and were told nothing since
@@ -233,6 +237,7 @@ class FleetRates:
         self._look_due = False
         self._repos = polled.per_host(self._table, self._names)
         self._all_repos = int(self._repos.sum())
+        self._public = polled.public_hosts(self._table, self._names)
         wanted: list[tuple[int, float]] = []
         if self._whole_rate is not None and self._is_busy(ALL, self._all_repos, self._whole_rate):
             wanted.append((ALL, self._whole_rate))
@@ -289,16 +294,30 @@ class FleetRates:
         sharing, changed = self._sharing(), np.zeros(self._width, np.bool_)
         back = np.zeros(self._width, np.bool_)
         back[list(self._lost)] = True
+        trusted = np.zeros(self._width, np.bool_)
+        trusted[[m.id for m in self._crew if m.record.facts.trusted]] = True
         for slot, (host, budget) in enumerate(self._budgets.items()):
             own = self._own_all if host == ALL else self._own[slot]
-            changed |= budget.split(own, sharing, tellable, back)
-        names = {self._names[host] for host in self._budgets if host != ALL}
+            if self._is_public(host):
+                changed |= budget.split(own, sharing, tellable, back)
+            else:
+                changed |= budget.split(own, sharing & trusted, tellable & trusted, back)
         usual = self._usual()
         for worker in map(WorkerId, np.flatnonzero(tellable).tolist()):
-            if changed[worker] or self._is_outdated(worker, names, usual):
+            if changed[worker] or self._is_outdated(worker, usual):
                 self._tell(self._crew[worker], now_s, draft)
 
-    def _is_outdated(self, worker: WorkerId, names: set[Host], usual: float | None) -> bool:
+    def _is_public(self, host: int) -> bool:
+        return host == ALL or bool(self._public[host])
+
+    def _named_to(self, worker: WorkerId) -> Iterator[tuple[Host, Budget]]:
+        """Hosts whose rate is split, as far as this worker may know of them."""
+        trusted = self._crew[worker].record.facts.trusted
+        for host, budget in self._budgets.items():
+            if host != ALL and (trusted or self._is_public(host)):
+                yield self._names[host], budget
+
+    def _is_outdated(self, worker: WorkerId, usual: float | None) -> bool:
         """What it was told of rates that are not split is not so any more."""
         told = self._told.get(worker)
         if told is None:
@@ -309,6 +328,7 @@ class FleetRates:
             return True
         if told.host_rate is not None and usual is not None and abs(told.host_rate / usual - 1.0) > RATIO:
             return True
+        names = {name for name, _ in self._named_to(worker)} if told.host_rates else set()
         return any(name not in names for name, _ in told.host_rates)
 
     def _tell(self, member: Member, now_s: float, draft: Draft) -> None:
@@ -321,9 +341,9 @@ class FleetRates:
     def _limits(self, worker: WorkerId, now_s: float) -> ApplySettings:
         whole, usual = self._budgets.get(ALL), self._usual()
         named = [
-            (self._names[host], float(budget.given[worker]))
-            for host, budget in self._budgets.items()
-            if host != ALL and usual is not None and float(budget.given[worker]) != usual
+            (name, float(budget.given[worker]))
+            for name, budget in self._named_to(worker)
+            if usual is not None and float(budget.given[worker]) != usual
         ]
         return ApplySettings(
             polls_per_second=self._whole_rate if whole is None else float(whole.given[worker]),

@@ -8,7 +8,8 @@ differ, except that commands may be on their way: what is ASKED, STOPPING or LEA
 answer.
 
 A repo told that nobody placed there (FOUND) is kept until it is covered. One that is known to nobody is a
-stray: it is counted, shown, and left alone.
+stray: it is counted, shown, and left alone. So is one that the worker may not know of: nothing that it is
+sent differs from what follows on a name that does not exist.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evermirror.core.fleet.copies import UNWANTED, Reason
 from evermirror.core.fleet.crew import Member
@@ -23,7 +25,7 @@ from evermirror.core.fleet.digests import RangeDigests, digests_of, range_of, ra
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import HeldCopy
 from evermirror.core.fleet.handover import ASKED, DEFERRED, HELD, PLANNED, UNTOLD, Handover
-from evermirror.core.fleet.table import NONE, FleetTable
+from evermirror.core.fleet.table import NONE, TRUSTED_ONLY, FleetTable
 from evermirror.model.repo import RepoKey
 
 
@@ -46,7 +48,7 @@ class Reconciler:
     def told(self, member: Member, copies: Sequence[HeldCopy], now_s: float, draft: Draft) -> None:
         """One chunk of what is on its disk."""
         table = self._table
-        rows = table.rows_of([held.key for held in copies])
+        rows = self._visible(member, table.rows_of([held.key for held in copies]))
         digests = np.array([held.digest for held in copies], np.uint64)
         verified_s = np.array([int(held.verified_s) for held in copies], np.uint32)
         known = rows != NONE
@@ -58,6 +60,17 @@ class Reconciler:
             c[i] = self._is_held(int(rows[i]), member, now_s, draft)
         table.c_digest[c] = digests
         table.c_verified[c] = verified_s
+
+    def _visible(self, member: Member, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The rows with NONE for every repo that this worker may not know of: what it claims of a private
+        repo is treated as of a key that does not exist. Copies that it was given before stay visible."""
+        if member.record.facts.trusted:
+            return rows
+        table = self._table
+        private = np.flatnonzero((rows != NONE) & ((table.flags[rows] & TRUSTED_ONLY) != 0))
+        given = table.find_copies(rows[private], member.id) != NONE
+        rows[private[~given]] = NONE
+        return rows
 
     def end(self, member: Member, draft: Draft) -> None:
         """All was told: what was not is not there."""
@@ -100,6 +113,8 @@ class Reconciler:
             if row < 0:
                 continue  # forgotten meanwhile; the next full comparison shows it as a stray
             c = table.find_copy(row, member.id)
+            if c < 0 and not self._handover.may_know(row, member):
+                continue  # as for a key that does not exist
             if c < 0:
                 c = self._found(row, member, now_s, draft)
             before = table.c_state[c]

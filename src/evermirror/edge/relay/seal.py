@@ -2,7 +2,8 @@
 
     sealed = base64url(JSON) "." base64url(Ed25519 signature over a fixed word and that JSON)
 
-A pass is worth its bearer's name: it is shown to relays only, never to a worker that is read from.
+Both say whether their bearer is trusted. A pass is worth its bearer's name: it is shown to relays only, never
+to a worker that is read from.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from evermirror.model.relay import NodeId, Pass, Ticket
 from evermirror.model.repo import RepoKey
 
 PASS_S = 3600.0  # a pass is good for so long, and renewed at half of it
-TICKET_S = 24 * 3600.0
+TICKET_S = 900.0  # a reason to read may end meanwhile; the next command brings a new one
 SEALED_CHARS_MAX = 16_384
 PASSES_MAX = 1_000  # remembered as right
 _WORD = b"evermirror relay 1\n"
@@ -50,10 +51,11 @@ class Sealer:
 
     def seal(self, value: Pass | Ticket) -> str:
         match value:
-            case Pass(node, role, until):
-                said: dict[str, object] = {"is": _PASS, "node": node, "role": role.value, "until": until}
-            case Ticket(bearer, holder, key, until):
-                said = {"is": _TICKET, "bearer": bearer, "holder": holder, "key": key, "until": until}
+            case Pass(node, role):
+                said: dict[str, object] = {"is": _PASS, "node": node, "role": role.value}
+            case Ticket(bearer, holder, key):
+                said = {"is": _TICKET, "bearer": bearer, "holder": holder, "key": key}
+        said |= {"until": value.until, "trusted": value.trusted}
         text = json.dumps(said, separators=(",", ":")).encode()
         return f"{_base64(text)}.{_base64(self._key.sign(_WORD + text))}"
 
@@ -74,7 +76,7 @@ class Unsealer:
         if read is None:
             said = self._read(text, _PASS)
             try:
-                read = Pass(NodeId(_text(said["node"])), Role(said["role"]), _until(said))
+                read = Pass(NodeId(_text(said["node"])), Role(said["role"]), _until(said), _trusted(said))
             except (KeyError, ValueError):
                 raise SealInvalid("the pass cannot be read") from None
             self._remember(text, read)
@@ -93,7 +95,7 @@ class Unsealer:
         said = self._read(text, _TICKET)
         try:
             bearer, holder = NodeId(_text(said["bearer"])), NodeId(_text(said["holder"]))
-            read = Ticket(bearer, holder, RepoKey(_text(said["key"])), _until(said))
+            read = Ticket(bearer, holder, RepoKey(_text(said["key"])), _until(said), _trusted(said))
         except (KeyError, ValueError):
             raise SealInvalid("the ticket cannot be read") from None
         if read.until <= now:
@@ -123,6 +125,11 @@ def check_ticket(ticket: Ticket, *, bearer: NodeId, holder: NodeId, key: RepoKey
         raise SealInvalid("the ticket is for another holder")
     if ticket.key != key:
         raise SealInvalid("the ticket is for another repo")
+
+
+def _trusted(said: dict[str, object]) -> bool:
+    """No where an older coordinator does not say."""
+    return said.get("trusted") is True
 
 
 def _until(said: dict[str, object]) -> float:

@@ -14,7 +14,7 @@ import asyncio
 import ssl
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -33,7 +33,7 @@ from evermirror.edge.relay.line import Line, LineBroken, Scratch
 from evermirror.edge.relay.seal import SealInvalid, Unsealer, check_ticket
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.access import Role
-from evermirror.model.relay import NodeId, Pass
+from evermirror.model.relay import Denial, NodeId, Pass
 
 BACKLOG = 1_024
 LATER_S = 10.0  # a node that finds no room tries again then
@@ -84,8 +84,8 @@ class RelayServer:
         self._scratch = Scratch()
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: Counter[str] = Counter()  # by where they come from
-        self._asking: Counter[NodeId] = Counter()
-        self._barred: dict[NodeId, float] = {}
+        self._asking: dict[NodeId, set[Line]] = {}
+        self._denied: dict[NodeId, float] = {}  # until when
         self._answered = 0
         self._passed_bytes = 0
         self._server: asyncio.Server | None = None
@@ -132,7 +132,7 @@ class RelayServer:
             holders=len(self._holders),
             serving_lines=self._holders.lines,
             free_lines=self._holders.free,
-            asking_lines=self._asking.total(),
+            asking_lines=self._asking_lines,
             running=self._gate.running,
             waiting=self._gate.waiting,
             refused=self._gate.refused,
@@ -144,15 +144,14 @@ class RelayServer:
         """It has a line here."""
         return self._holders.has(holder)
 
-    def close_node(self, node: NodeId, *, barred_s: float = 0.0) -> None:
-        """End its serving lines, whatever they carry; and refuse it for so long, where its pass must not
-        count any more."""
+    def deny(self, denied: Iterable[Denial]) -> None:
+        """Refuse these nodes from now on, and no others, whatever their passes say. All their lines end at
+        once, with what they carry."""
         now = self._clock()
-        self._barred = {n: until for n, until in self._barred.items() if until > now}
-        if barred_s > 0:
-            self._barred[node] = now + barred_s
-        for line in self._holders.of(node):
-            line.abort("closed by the relay")
+        self._denied = {d.node: d.until for d in denied if d.until > now}
+        for node in self._denied:
+            for line in (*self._holders.of(node), *self._asking.get(node, ())):
+                line.abort("this node was shut out")
 
     # Asking
 
@@ -194,18 +193,18 @@ class RelayServer:
             reader = unsealer.read_pass(pass_, self._clock())
         except SealInvalid as error:
             raise HolderRefused(error.message) from None
-        if reader.role not in _READERS or self._is_barred(reader.node):
+        if reader.role not in _READERS or self._is_denied(reader.node):
             raise HolderRefused(f"{reader.node} is not let in here")
         return reader
 
-    def _is_barred(self, node: NodeId) -> bool:
-        return self._barred.get(node, 0.0) > self._clock()
+    def _is_denied(self, node: NodeId) -> bool:
+        return self._denied.get(node, 0.0) > self._clock()
 
     def _check(self, reader: Pass, request: Request) -> None:
         now = self._clock()
         if reader.until <= now:
             raise HolderRefused("the pass has ended")
-        if self._is_barred(reader.node):
+        if self._is_denied(reader.node):
             raise HolderRefused(f"{reader.node} is not let in here")
         if reader.role is Role.AGGREGATOR:
             return
@@ -214,6 +213,8 @@ class RelayServer:
         try:
             ticket = unsealer.read_ticket(request.ticket, now)
             check_ticket(ticket, bearer=reader.node, holder=request.holder, key=request.key)
+            if ticket.trusted and not reader.trusted:
+                raise SealInvalid("the ticket is a trusted reader's")
         except SealInvalid as error:
             raise HolderRefused(error.message) from None
 
@@ -276,9 +277,13 @@ class RelayServer:
         await line.send(Admitted())
         return hello, who
 
+    @property
+    def _asking_lines(self) -> int:
+        return sum(map(len, self._asking.values()))
+
     def _has_room_for_asking(self, node: NodeId) -> bool:
-        limits = self._limits
-        return self._asking.total() < limits.asking_lines_max and self._asking[node] < limits.asking_per_node
+        limits, own = self._limits, len(self._asking.get(node, ()))
+        return own < limits.asking_per_node and self._asking_lines < limits.asking_lines_max
 
     async def _keep(self, line: Line, who: Pass) -> None:
         """Until it breaks, or its pass ends and with it the request that it then carries."""
@@ -296,7 +301,7 @@ class RelayServer:
             self._holders.leave(who.node, line)
 
     async def _listen_to(self, line: Line, who: Pass) -> None:
-        self._asking[who.node] += 1
+        self._asking.setdefault(who.node, set()).add(line)
         try:
             while True:
                 line.idle = True
@@ -305,7 +310,7 @@ class RelayServer:
                     raise line.out_of_order(request)
                 await answer(line, self._limits.line, self._passing(who, request))
         finally:
-            self._asking[who.node] -= 1
+            self._asking[who.node].discard(line)
             if not self._asking[who.node]:
                 del self._asking[who.node]
 

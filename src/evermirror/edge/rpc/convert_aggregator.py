@@ -23,6 +23,7 @@ from evermirror.edge.rpc.convert_values import (
 )
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.model.changes import Change, HolderReport, RepoHolders
+from evermirror.model.relay import Denial
 from evermirror.model.wire import Access, Accused, AskHolders, Changes, Doubted, Holders
 
 ASKED_MAX = 500  # keys of one AskHolders or Doubted
@@ -76,6 +77,7 @@ def access_out(frame: Access) -> pb.Access:
         seal_key=public_key(frame.seal_key, "Access.seal_key"),
         relays=[relay_out(relay) for relay in frame.relays],
         user_tokens=frame.user_tokens,
+        denied=[pb.Denial(node=node(d.node, "Denial.node"), until=d.until) for d in frame.denied],
     )
 
 
@@ -87,6 +89,12 @@ def access_in(m: pb.Access) -> Access:
         seal_key=public_key(m.seal_key, "Access.seal_key"),
         relays=tuple([relay_in(relay) for relay in bounded(m.relays, "Access.relays")]),
         user_tokens=m.user_tokens,
+        denied=tuple(
+            [
+                Denial(node(d.node, "Denial.node"), finite(d.until, "Denial.until"))
+                for d in bounded(m.denied, "Access.denied")
+            ]
+        ),
     )
 
 

@@ -357,6 +357,10 @@ class Store(
     async def list_tokens(self) -> tuple[TokenRecord, ...]:
         return await whole(tokens.all_tokens(self._db))
 
+    async def tokens_revoked_since(self, at: float) -> tuple[TokenRecord, ...]:
+        """Those revoked at ``at`` (UTC seconds) or later."""
+        return await whole(tokens.revoked_since(self._db, at))
+
     async def revoke_token(self, id_or_name: int | str) -> TokenRecord:
         """Raises ``NotFound``."""
         return await whole(tokens.revoke(self._db, id_or_name, now=self._clock()))

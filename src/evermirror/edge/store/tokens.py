@@ -58,6 +58,13 @@ async def all_tokens(db: Database) -> tuple[TokenRecord, ...]:
         return tuple(_out(r) for r in await c.execute(sa.select(tokens).order_by(tokens.c.id)))
 
 
+async def revoked_since(db: Database, at: float) -> tuple[TokenRecord, ...]:
+    """Tokens that were revoked at ``at`` (UTC seconds) or later."""
+    query = sa.select(tokens).where(tokens.c.revoked_at >= at).order_by(tokens.c.id)
+    async with db.read() as c:
+        return tuple(_out(r) for r in await c.execute(query))
+
+
 async def revoke(db: Database, id_or_name: int | str, *, now: float) -> TokenRecord:
     """By id, or by the name of one not revoked."""
     if isinstance(id_or_name, str):

@@ -61,7 +61,9 @@ async def reaching(
         def tell_arrivals(who: Callable[[], None]) -> None:
             server.on_arrival = who
 
-        yield Reaching(server, address, server.figures, lambda access: None, tell_arrivals)
+        yield Reaching(
+            server, address, server.figures, lambda access: server.deny(access.denied), tell_arrivals
+        )
 
 
 @contextlib.asynccontextmanager

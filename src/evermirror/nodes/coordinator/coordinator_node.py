@@ -15,7 +15,7 @@ from evermirror.edge.git.command import Git
 from evermirror.edge.relay.seal import Unsealer
 from evermirror.edge.relay.seal_key import own_sealer
 from evermirror.errors import ConfigError
-from evermirror.model.relay import RelayAddress
+from evermirror.model.relay import Denial, RelayAddress
 from evermirror.nodes import lifecycle
 from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
@@ -86,8 +86,9 @@ async def coordinating(config: Config, *, accept_removals: bool = False) -> Asyn
         url = url_of(config, sock)
         clock = SteadyClock()
         relay: RelayAddress | None = None
+        on_denied: Callable[[tuple[Denial, ...]], None] | None = None
         if config.relay.in_coordinator:
-            relay = await stack.enter_async_context(_relay(config, clock))
+            on_denied, relay = await stack.enter_async_context(_relay(config, clock))
         lead = await stack.enter_async_context(
             leading(
                 config,
@@ -99,6 +100,9 @@ async def coordinating(config: Config, *, accept_removals: bool = False) -> Asyn
                 own_relay=lambda: relay,
             )
         )
+        if on_denied is not None:
+            lead.feeds.on_denied = on_denied
+            on_denied(lead.passes.denials())
         await check_exposure(config, lead.store)
         await stack.enter_async_context(http_front(config, sock, lead))
         await lead.begin(stack)
@@ -109,12 +113,15 @@ async def coordinating(config: Config, *, accept_removals: bool = False) -> Asyn
 
 
 @contextlib.asynccontextmanager
-async def _relay(config: Config, clock: SteadyClock) -> AsyncIterator[RelayAddress]:
-    """Workers are read through it as through an aggregator's."""
+async def _relay(
+    config: Config, clock: SteadyClock
+) -> AsyncIterator[tuple[Callable[[tuple[Denial, ...]], None], RelayAddress]]:
+    """Workers are read through it as through an aggregator's; what tells it whom to refuse, and where it
+    is."""
     from evermirror.nodes.aggregator.aggregator_relay import relaying  # 2 MB, which few coordinators need
 
     sealer = await asyncio.to_thread(own_sealer, pki_folder(config))
     unsealer = Unsealer(sealer.public_key)
-    async with relaying(config, socket.gethostname, lambda: unsealer, clock) as (_, address):
+    async with relaying(config, socket.gethostname, lambda: unsealer, clock) as (server, address):
         log.info("relay listens", address=address.address)
-        yield address
+        yield server.deny, address

@@ -17,6 +17,7 @@ from evermirror.core.fleet.decisions import (
     Action,
     Alert,
     CompareRanges,
+    DutyChanged,
     GrantLease,
     Refuse,
     Send,
@@ -63,7 +64,7 @@ from evermirror.model.wire import (
     Up,
     Welcomed,
 )
-from evermirror.model.worker import WorkerFacts, WorkerId
+from evermirror.model.worker import Duty, WorkerFacts, WorkerId, WorkerRecord
 from evermirror.nodes.coordinator.believing import believed
 from evermirror.nodes.coordinator.enacting import Enactor
 from evermirror.nodes.coordinator.greeting import hello_of, refusal
@@ -122,6 +123,7 @@ class Fleet:
         self._questions: dict[tuple[int, int], asyncio.Future[Answer]] = {}  # by session and number
         self._turns = Turns()
         self._accepting: dict[WorkerId, bool] = {}  # as each last said
+        self.on_duty: Callable[[WorkerRecord], None] = lambda record: None  # a worker's duty is another
 
     # What happens elsewhere
 
@@ -139,6 +141,10 @@ class Fleet:
 
     def connected(self) -> frozenset[WorkerId]:
         return frozenset(self._by_worker)
+
+    def worker_of(self, token: int) -> WorkerId | None:
+        """That joined with this token."""
+        return self._bound.get(token)
 
     def version_of(self, worker: WorkerId) -> str | None:
         """Of its program; None while it is not connected."""
@@ -178,8 +184,16 @@ class Fleet:
                 self._listener.alert(action)
             case Undelivered(command=command):
                 self._listener.undelivered(command)
+            case DutyChanged(record=record):
+                self._duty_changed(record)
             case GrantLease():
                 raise RuntimeError("a slot was granted that nobody asked for")
+
+    def _duty_changed(self, record: WorkerRecord) -> None:
+        self.on_duty(record)
+        session = self._by_worker.get(record.id)
+        if record.duty is Duty.ACTIVE and session is not None and session.has_pass:
+            self._give_access(session)  # it may have had none in quarantine
 
     def _order(self, send: Send) -> None:
         if isinstance(send.command, CompareRanges):

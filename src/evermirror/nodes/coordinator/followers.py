@@ -34,7 +34,8 @@ class Followers:
             if repo is None or repo.primary != by:  # a follower that caught up says nothing new
                 continue
             for copy in repo.copies:
-                if copy.worker != by and copy.state is CopyState.HELD:
+                may = copy.state is CopyState.HELD and fleet.machine.may_read(key, copy.worker)
+                if may and copy.worker != by:
                     looks.setdefault(copy.worker, []).append(key)
         for worker, keys in looks.items():
             for start in range(0, len(keys), LOOK_ITEMS):

@@ -181,7 +181,7 @@ async def leading(
         restored = await store.load_fleet(KeyFile(config.data.dir))
         machine = FleetMachine(settings, epoch, Moment(time.monotonic(), clock()), restored)
         sealer = await asyncio.to_thread(own_sealer, pki_folder(config))
-        passes = Passes(sealer, clock, machine.record, lambda worker: _trusts(fleet, worker))
+        passes = Passes(sealer, clock, machine.record, machine.may_read)
         told = _Told(http_url, config.upstreams.refs_extra)
         reported = Reported()
         learning = await make_learning(store, coordinator, machine.primary_of, alerting, clock)
@@ -216,6 +216,8 @@ async def leading(
             refs_extra=told.refs_extra,
         )
         passes.relays, store.on_change = feeds.relays, feeds.wake
+        feeds.restore(restored.workers)
+        fleet.on_duty = feeds.duty_changed
         admin.aggregators, admin.registered, admin.collected = feeds.view, registry.records, feeds.collected
         catalog, publisher = make_catalog(
             config, credentials, store, coordinator, clock, accept_removals=accept_removals
@@ -336,7 +338,7 @@ async def _make_fleet(
     return Fleet(
         machine,
         recorder=recorder,
-        orders=Orders(store, passes.source, machine.primary_of),
+        orders=Orders(store, passes.source, machine.primary_of, machine.may_read),
         bound=await store.bound_tokens(),
         listener=coordinator,
         utc=clock,
@@ -362,11 +364,6 @@ async def _settle(fleet: Fleet) -> None:
 def _tell_each(those: Iterable[Callable[[WorkerId, Report], None]], worker: WorkerId, report: Report) -> None:
     for one in those:
         one(worker, report)
-
-
-def _trusts(fleet: Fleet, worker: WorkerId) -> bool:
-    who = fleet.about(worker)
-    return who is not None and who.trusted
 
 
 def fleet_settings(config: Config, *, alone: bool) -> FleetSettings:

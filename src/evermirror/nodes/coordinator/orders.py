@@ -17,7 +17,7 @@ from evermirror.core.fleet.decisions import (
     SetLimits,
 )
 from evermirror.edge.store.specs import AssignedSpec
-from evermirror.model.messages import AssignRepos, LookAt, ReleaseRepos
+from evermirror.model.messages import AssignRepos, LookAt, ReleaseRepos, RestoreTip, SyncNow
 from evermirror.model.messages import Command as WorkerCommand
 from evermirror.model.relay import Source
 from evermirror.model.repo import RepoKey
@@ -33,19 +33,30 @@ class SpecSource(Protocol):
         ...
 
 
+MayRead = Callable[[RepoKey, WorkerId], bool]
+"""Whether the worker may be told of that repo: core/fleet/look.py."""
+
 SourceOf = Callable[[WorkerId, WorkerId, RepoKey], Source | None]
 """What lets the first worker read that repo from the second, where it can."""
 
 
 class Orders:
-    """Makes frames; the configuration is read at the last moment, so that it is the newest."""
+    """Makes frames; the configuration is read at the last moment, so that it is the newest.
+
+    A repo that its worker may not be told of any more is left out, also of a command that was decided before
+    that or is sent again. Only a release names it still: it takes away what the worker was given."""
 
     def __init__(
-        self, specs: SpecSource, source_of: SourceOf, primary_of: Callable[[RepoKey], WorkerId | None]
+        self,
+        specs: SpecSource,
+        source_of: SourceOf,
+        primary_of: Callable[[RepoKey], WorkerId | None],
+        may_read: MayRead,
     ) -> None:
         self._specs = specs
         self._source_of = source_of
         self._primary_of = primary_of
+        self._may_read = may_read
 
     async def ordered(self, worker: WorkerId, seq: int, command: Command) -> Ordered:
         """Every number is sent, also of a command that has lost its object meanwhile."""
@@ -58,9 +69,12 @@ class Orders:
             case Release(keys=keys, delete=delete, digests=digests):
                 return ReleaseRepos(keys, delete, digests)
             case Nudge(keys=keys) | Other(command=LookAt(keys=keys)):
+                keys = tuple(key for key in keys if self._may_read(key, worker))
                 return LookAt(keys, tuple(self._nearer(worker, keys)))
             case SetLimits(limits=limits):
                 return limits
+            case Other(command=SyncNow(key=key) | RestoreTip(key=key)) if not self._may_read(key, worker):
+                return LookAt(())  # the number is sent, and nothing with it
             case Other(command=other):
                 if not isinstance(other, WorkerCommand):
                     raise TypeError(f"{other!r} is no command for a worker")
@@ -70,7 +84,7 @@ class Orders:
 
     async def _assign(self, worker: WorkerId, command: Assign) -> AssignRepos:
         items = {item.key: item for item in command.items}
-        found = await self._specs.specs_of(list(items))
+        found = [f for f in await self._specs.specs_of(list(items)) if self._may_read(f.spec.key, worker)]
         return AssignRepos(
             tuple(f.spec for f in found),
             tuple(f.activity for f in found),

@@ -9,6 +9,7 @@ from pathlib import Path
 from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy
 from evermirror.edge.relay.ask import ReadRequest
 from evermirror.edge.relay.serving import Busy, NotHere, Refused
+from evermirror.model.access import Role
 from evermirror.model.failure import FailureError
 from evermirror.model.repo import RepoKey
 
@@ -17,15 +18,34 @@ DAMAGED_RETRY_S = 60.0  # the next sync mends it
 
 
 class MirrorLines:
-    """A ``LineService``; who asks was checked before. ``path_of`` gives a complete mirror, or None."""
+    """A ``LineService``; who asks was checked before, and what it may read is checked here, for each request:
+    a repo may have become private since its ticket was sealed.
 
-    def __init__(self, server: GitServer, path_of: Callable[[RepoKey], Path | None]) -> None:
+    ``path_of`` gives a complete mirror, or None. ``is_public`` says whether any worker may read it.
+    ``in_contact``: the coordinator was heard of lately."""
+
+    def __init__(
+        self,
+        server: GitServer,
+        path_of: Callable[[RepoKey], Path | None],
+        is_public: Callable[[RepoKey], bool],
+        in_contact: Callable[[], bool],
+    ) -> None:
         self._server = server
         self._path_of = path_of
+        self._is_public = is_public
+        self._in_contact = in_contact
+
+    def _may_read(self, request: ReadRequest) -> bool:
+        """Aggregators serve everything anyway. A private repo is given to another worker only if its ticket
+        says that it is trusted, and while the coordinator could take that back."""
+        if request.role is Role.AGGREGATOR or self._is_public(request.key):
+            return True
+        return request.ticket is not None and request.ticket.trusted and self._in_contact()
 
     async def handle(self, request: ReadRequest, body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         path = self._path_of(request.key)
-        if path is None:
+        if path is None or not self._may_read(request):  # not told apart: the reader may not know of it
             raise NotHere(f"{request.key} is not held here")
         if request.service == "refs":
             answer = self._server.advertise(path, request.protocol, client=request.reader)

@@ -402,6 +402,12 @@ class Worker:
         """Where the mirror is, if there is one."""
         return self._mirrors.path(key) if key in self._shelf.here else None
 
+    def is_public(self, key: RepoKey) -> bool:
+        """Whether workers that are not trusted may read the mirror. Of one that is not assigned (any more) it
+        is not known: it may have become private since."""
+        repo = self._shelf.repos.get(key)
+        return repo is not None and not repo.spec.private and repo.spec.credential is None
+
     async def trashed_path(self, key: RepoKey) -> Path | None:
         """Where the mirror is that was thrown away last, if it still is."""
         items = await self._mirrors.trashed()

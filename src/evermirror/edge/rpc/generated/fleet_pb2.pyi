@@ -897,6 +897,7 @@ class Access(_message.Message):
     SEAL_KEY_FIELD_NUMBER: _builtins.int
     RELAYS_FIELD_NUMBER: _builtins.int
     USER_TOKENS_FIELD_NUMBER: _builtins.int
+    DENIED_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     pass_: _builtins.str
     """sealed"""
@@ -907,6 +908,10 @@ class Access(_message.Message):
     """for aggregators: tokens of people exist"""
     @_builtins.property
     def relays(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelayAddress]: ...
+    @_builtins.property
+    def denied(self) -> _containers.RepeatedCompositeFieldContainer[Global___Denial]:
+        """for aggregators: all nodes that their relays refuse from now on"""
+
     def __init__(
         self,
         *,
@@ -916,14 +921,39 @@ class Access(_message.Message):
         seal_key: _builtins.bytes = ...,
         relays: _abc.Iterable[Global___RelayAddress] | None = ...,
         user_tokens: _builtins.bool = ...,
+        denied: _abc.Iterable[Global___Denial] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "pass_", b"pass_", "relays", b"relays", "seal_key", b"seal_key", "until", b"until", "user_tokens", b"user_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["denied", b"denied", "node", b"node", "pass_", b"pass_", "relays", b"relays", "seal_key", b"seal_key", "until", b"until", "user_tokens", b"user_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Access: _TypeAlias = Access  # noqa: Y015
+
+@_typing.final
+class Denial(_message.Message):
+    """A node that is shut out; until (UTC seconds) its last pass has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    until: _builtins.float
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        until: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Denial: _TypeAlias = Denial  # noqa: Y015
 
 @_typing.final
 class Changes(_message.Message):

@@ -15,6 +15,7 @@ from typing import Protocol
 import structlog
 
 from evermirror.edge.rpc.transport import Peer, PeerGone
+from evermirror.model.access import TokenRecord
 from evermirror.model.changes import Change, HolderReport, RepoHolders
 from evermirror.model.failure import FailureError
 from evermirror.model.messages import HeldRepo, WorkerStatus
@@ -52,6 +53,8 @@ class ChangeSource(Protocol):
     async def digests_of(self, keys: Sequence[RepoKey]) -> dict[RepoKey, RefsDigest | None]: ...
 
     async def any_user_token(self) -> bool: ...
+
+    async def tokens_revoked_since(self, at: float) -> Sequence[TokenRecord]: ...
 
 
 class Ear(Protocol):

@@ -6,24 +6,26 @@ One that goes away may be back in a moment: for ``grace`` its relay stays named,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from evermirror.core.fleet.events import CommandGiven
 from evermirror.core.fleet.witnesses import Told, Witnesses
+from evermirror.edge.relay.seal import PASS_S
 from evermirror.edge.rpc.bounds import BoundedPeer
 from evermirror.edge.rpc.transport import Peer, PeerGone
-from evermirror.model.access import Role
+from evermirror.model.access import Role, TokenRecord
 from evermirror.model.failure import FailureError
 from evermirror.model.messages import HeldRepo, LookAt
 from evermirror.model.refs import RefsDigest, short_digest
-from evermirror.model.relay import NodeId, RelayAddress, aggregator_node_id
+from evermirror.model.relay import Denial, NodeId, RelayAddress, aggregator_node_id, worker_node_id
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Accused, Hello, Rejected, Welcomed
-from evermirror.model.worker import AggregatorRecord, WorkerId
+from evermirror.model.worker import AggregatorRecord, Duty, WorkerId, WorkerRecord
 from evermirror.nodes.coordinator.aggregators.accusing import Accusations, Looks
 from evermirror.nodes.coordinator.aggregators.feed import ChangeSource, Feed
 from evermirror.nodes.coordinator.aggregators.holders import Holders
@@ -41,6 +43,7 @@ KNOWN_MAX = 100  # aggregators that are shown: of more, not those that are retir
 TICK_S = (0.02, 5.0)  # between two looks at who has been away too long: a tenth of grace, within these
 COLLECT_S = 30.0  # the longest that anybody waits for an aggregator to have what a worker has
 FIRST_S = 3.0  # the same where it has nothing of the repo yet
+NOTICED_S = 60.0  # a pass may be given for so long after a token was revoked elsewhere; clocks differ, too
 MISSED_S = 2.0  # workers dial a relay again within that; they rest longer where it stays away
 
 
@@ -97,6 +100,9 @@ class Feeds:
         self._had = asyncio.Condition()  # told whenever one has something new
         self._named: tuple[RelayAddress, ...] = ()  # relays, as everybody was last told
         self._user_tokens = False  # there are some, as aggregators were last told
+        self._due = asyncio.Event()  # something is to be done before the next tick
+        self._denials_told = True  # aggregators know of everybody who is shut out
+        self.on_denied: Callable[[tuple[Denial, ...]], None] = lambda denied: None  # for an own relay
 
     def wake(self) -> None:
         for one in self._known.values():
@@ -150,7 +156,11 @@ class Feeds:
         tick_s = min(max(self._fleet.machine.settings.grace_s / 10, shortest_s), longest_s)
         renewed_at = self._mono()
         while True:
-            await asyncio.sleep(tick_s)
+            await self._wait(tick_s)
+            if not self._denials_told:
+                self._denials_told = True
+                await self._tell_aggregators()
+            await self._shut_out_revoked()
             self._accusations.tick()
             await self._registry.tick()
             for one in list(self._known.values()):
@@ -179,15 +189,69 @@ class Feeds:
         """Everybody gets a new pass, and hears where relays are."""
         self._named = self.relays()
         self._fleet.renew_access()
+        await self._tell_aggregators()
+
+    async def _tell_aggregators(self) -> None:
         there = [(one, one.feed.peer) for one in self._known.values() if one.feed is not None]
         await asyncio.gather(*(self._give_access(one, peer) for one, peer in there))
 
     async def _give_access(self, one: _Aggregator, peer: Peer) -> None:
+        access = self._passes.of_aggregator(one.node)
+        if access is None:
+            return  # its token was revoked; its connection ends by that
         try:
-            access = self._passes.access(one.node, Role.AGGREGATOR)
             await peer.send(replace(access, user_tokens=self._user_tokens))
         except PeerGone as gone:
             log.debug("a pass was not taken", aggregator=one.name, reason=str(gone))
+
+    async def _wait(self, tick_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(tick_s):
+                await self._due.wait()
+        self._due.clear()
+
+    # Who is shut out
+
+    def restore(self, records: Iterable[WorkerRecord]) -> None:
+        """Shut out whom an earlier process did: passes that it gave may still be good."""
+        for record in records:
+            if record.duty in (Duty.QUARANTINED, Duty.RETIRED):
+                since = max((at for at, word in record.history if word == record.duty.value), default=0.0)
+                if since + PASS_S > self._utc():
+                    self._passes.deny(worker_node_id(record), since)
+
+    def duty_changed(self, record: WorkerRecord) -> None:
+        """A worker was quarantined, retired, drained or resumed: relays hear of it at once."""
+        node, shut = worker_node_id(record), record.duty in (Duty.QUARANTINED, Duty.RETIRED)
+        if self._passes.deny(node, self._utc()) if shut else self._passes.readmit(node):
+            self._tell_relays()
+
+    async def _shut_out_revoked(self) -> None:
+        """Nodes whose token was revoked, by whichever process."""
+        try:
+            found = await self._store.tokens_revoked_since(self._utc() - PASS_S - NOTICED_S)
+        except FailureError as error:
+            log.debug("the database does not say which tokens are revoked", reason=error.failure.message)
+            return
+        news = [self._revoked(token) for token in found]
+        if any(news):
+            self._tell_relays()
+
+    def _revoked(self, token: TokenRecord) -> bool:
+        if token.role is Role.AGGREGATOR:
+            node = aggregator_node_id(token.id)
+        elif (worker := self._fleet.worker_of(token.id)) is None:
+            return False
+        elif (record := self._fleet.machine.record(worker)) is not None:
+            node = worker_node_id(record)
+        else:
+            return False
+        return self._passes.deny(node, (token.revoked_at or self._utc()) + NOTICED_S, revoked=True)
+
+    def _tell_relays(self) -> None:
+        self._denials_told = False
+        self.on_denied(self._passes.denials())
+        self._due.set()
 
     # One connection
 
