@@ -65,10 +65,11 @@ def create_pass_on(
     settings: PassOnSettings | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> ASGIApp:
-    """Nothing starts here. Of ``auth`` only the check of the Host header is used."""
+    """Nothing starts here. Of ``auth`` the check of the Host header is used, and who holds a token at an
+    address that asks too often."""
     settings = settings or PassOnSettings()
     app: ASGIApp = BodyLimit(PassOn(upstream, settings, clock), settings.limits)
-    app = RateLimit(Doorman(app, auth), settings.limits)
+    app = RateLimit(Doorman(app, auth), auth, settings.limits)
     return OnlyHttp(HeadAsGet(SecurityHeaders(problems.CatchAll(app))))
 
 
