@@ -15,7 +15,8 @@ def test_every_token_has_the_form_of_one():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "em_", "hunter2", "em_" + "x" * 42, "em_" + "x" * 44, "em_" + "é" * 43, "em_" + "x" * 43 + "\n"]
+    "text",
+    ["", "em_", "hunter2", "em_" + "x" * 42, "em_" + "x" * 44, "em_" + "é" * 43, "em_" + "x" * 43 + "\n"],
 )
 async def test_anything_else_never_reaches_the_database(text):
     assert not has_token_form(text)

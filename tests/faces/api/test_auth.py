@@ -27,6 +27,17 @@ async def test_this_machine_may_write_while_there_is_no_token(house, api_service
         assert api_service.audit == [("local", "add", "github.com/o/r")]
 
 
+@pytest.mark.parametrize("required", ["auto", False])
+@pytest.mark.parametrize(
+    "header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Forwarded-Proto", "X-Forwarded-Host", "Via"]
+)
+async def test_what_a_proxy_on_this_machine_passes_on_is_not_this_machines_own(house, header, required):
+    house.auth = AuthSettings(tokens_required=required)
+    async with house.client() as client:
+        assert await status(client, headers={header: "127.0.0.1"}) == 401
+        assert await status(client) == 200
+
+
 async def test_a_nodes_token_does_not_lock_this_machine_out(house):
     house.tokens.add("em_worker", Role.WORKER)
     async with house.client() as client:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.faces.api.buckets import Buckets, Rate, client_name
+from evermirror.faces.api.buckets import Buckets, Rate
 from evermirror.faces.api.limits import BodyRule, LimitSettings
 from tests.faces.api.fake import ManualClock
 
@@ -118,9 +118,3 @@ def test_buckets_forget_the_longest_idle_client_first():
     buckets = Buckets(Rate(1.0, 1.0), ManualClock(), max_names=2)
     for name in "abca":
         assert buckets.take(name) == 0
-
-
-def test_ipv6_clients_are_limited_by_their_network():
-    assert client_name("2001:db8::1") == client_name("2001:db8::ffff") == "2001:db8::/64"
-    assert client_name("::ffff:203.0.113.9") == "203.0.113.9"
-    assert client_name(None) == client_name("nonsense") == "unknown"

@@ -4,7 +4,8 @@
       yes ──────────┴────────── no
        │                         │  Host header must name this server (DNS rebinding)
 known? ── no → 401, counted      │
-       │  (many wrong → 429)  client is this machine, and no token is required? (never: by an aggregator)
+       │  (many wrong → 429)  client is this machine, and no token is required?
+       │                         │  (never: by an aggregator, by a proxy)
 a node's → 403          yes ─────┴───── no
        │                 │               │
 the token's role    "local", admin;   write → 401
@@ -28,14 +29,18 @@ from typing import Literal, Protocol
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from evermirror.faces.api.buckets import Buckets, Rate, client_name, is_loopback
+from evermirror.faces.api.buckets import Buckets, Rate
+from evermirror.faces.api.client import client_address, is_forwarded
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.via import Via, via_of
 from evermirror.model.access import Role, TokenRecord
+from evermirror.model.client_address import client_network, is_loopback
 
 _TOKEN_TTL_S = 3.0  # a revoked token must be refused within 5 s
 _ANY_TTL_S = 1.0  # the first token created must count soon
-_GUESSES_AT_ONCE = 8  # lookups for addresses that have used up their guesses: the rest of the store is others'
+_GUESSES_AT_ONCE = (
+    8  # lookups for addresses that have used up their guesses: the rest of the store is others'
+)
 _GUESS_WAIT_S = 5.0  # in line for one of these, and for its answer
 _MAX_CACHED = 1024  # tokens in use at once; more only cost a look into the store
 _MAX_TOKEN_CHARS = 512  # ours have 50 to 60
@@ -105,6 +110,7 @@ class Asked:
     origin: str | None
     fetch_site: str | None
     via: Via | None = None
+    forwarded: bool = False  # by a proxy, trusted or not
     again: bool = False  # it was let in before
 
     @property
@@ -118,6 +124,11 @@ class Asked:
     @property
     def write(self) -> bool:
         return self.method not in _READS and not self.git  # git's POSTs only read
+
+    @property
+    def on_this_machine(self) -> bool:
+        # A proxy on this machine asks for others: whoever comes by one is not taken for its user.
+        return self.via is None and not self.forwarded and is_loopback(self.client)
 
     @property
     def counted(self) -> bool:
@@ -134,16 +145,16 @@ def is_hook(method: str, path: str) -> bool:
 def asked_of(scope: Scope) -> Asked:
     """The deciding parts of an ASGI scope."""
     headers = Headers(scope=scope)
-    client = scope.get("client")
     return Asked(
         method=scope["method"],
         path=scope["path"],
-        client=client[0] if client else None,
+        client=client_address(scope),
         host=headers.get("host", ""),
         authorization=headers.get("authorization"),
         origin=headers.get("origin"),
         fetch_site=headers.get("sec-fetch-site"),
         via=via_of(scope),
+        forwarded=is_forwarded(headers),
     )
 
 
@@ -183,7 +194,7 @@ class Auth:
             return await self._bearer(asked, _token_in(asked))
         if asked.via is None:
             self.check_host(asked)
-        if asked.via is None and is_loopback(asked.client) and not await self._required():
+        if asked.on_this_machine and not await self._required():
             if asked.write:
                 _check_same_site(asked)
             return LOCAL
@@ -219,9 +230,10 @@ class Auth:
         if record is not None and until >= self._clock():
             return record
         seen = self._known.pop(digest, None) is not None
-        client = client_name(asked.client)
+        client = client_network(asked.client)
         wait_s = self._failed.wait_s(client) if asked.counted else 0.0
-        record = await (self._find_guess(token) if wait_s > 0 and not seen else self._tokens.find_token(token))
+        guessed = wait_s > 0 and not seen
+        record = await (self._find_guess(token) if guessed else self._tokens.find_token(token))
         if record is None:
             if asked.counted:
                 self._failed.spend(client)

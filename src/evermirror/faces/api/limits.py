@@ -12,8 +12,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evermirror.faces.api.auth import Auth, asked_of, is_hook, too_many
-from evermirror.faces.api.buckets import Buckets, Rate, client_name, is_loopback
+from evermirror.faces.api.buckets import Buckets, Rate
+from evermirror.faces.api.client import client_address
 from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.model.client_address import client_network, is_loopback
 
 _UNLIMITED = frozenset({"/healthz", "/readyz"})  # a busy server must not look dead
 
@@ -93,9 +95,8 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in _UNLIMITED:
-            client = scope.get("client")
-            address = client[0] if client else None
-            wait_s = self._buckets(scope, is_loopback(address)).take(client_name(address))
+            address = client_address(scope)
+            wait_s = self._buckets(scope, is_loopback(address)).take(client_network(address))
             if wait_s > 0 and (refusal := await self._refusal(scope, wait_s)) is not None:
                 await refusal.response()(scope, receive, send)
                 return

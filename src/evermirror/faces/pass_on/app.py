@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evermirror.faces.api import problems
 from evermirror.faces.api.auth import Auth, asked_of, is_hook
+from evermirror.faces.api.client import client_address
 from evermirror.faces.api.hook_door import HookDoor
 from evermirror.faces.api.limits import HEAD, BodyLimit, HeadAsGet, LimitSettings, RateLimit, SecurityHeaders
 from evermirror.faces.api.problems import ApiProblem, Kind
@@ -262,9 +263,8 @@ def asked_in(scope: Scope) -> Asked:
     target: bytes = path + b"?" + query if query else path
     if not _PRINTABLE.issuperset(target):
         raise ApiProblem(Kind.MALFORMED, "The address has bytes that must be percent-encoded")
-    client = scope.get("client")
     method = "HEAD" if scope.get(HEAD) and scope["path"] == _EVENTS else scope["method"]  # it has no end
-    return Asked(method, target, asked(scope["headers"]), client[0] if client else None)
+    return Asked(method, target, asked(scope["headers"]), client_address(scope))
 
 
 def key_of(request: Asked) -> Key:
