@@ -147,6 +147,12 @@ BAD_FILES = [
     ('[upstreams]\nschemes = ["https", "ftp"]', "upstreams.schemes: 'ftp' is not one of https, http, ssh"),
     ("[upstreams]\nschemes = []", "upstreams.schemes: is empty"),
     ('[upstreams]\nallow = [\n  "a b",\n]', "evermirror.toml:2: upstreams.allow: 'a b'"),
+    (
+        '[server]\ntrusted_proxies = ["proxy.example.org"]',
+        "evermirror.toml:2: server.trusted_proxies: 'proxy.example.org' is neither an address nor a network",
+    ),
+    ('[server]\ntrusted_proxies = ["10.0.0.1/8"]', "server.trusted_proxies: '10.0.0.1/8' is neither"),
+    ('[server]\ntrusted_proxies = ["0.0.0.0/0"]', "server.trusted_proxies: '0.0.0.0/0' is everybody"),
     ('[upstreams]\nrefs_extra = ["refs/archive/"]', "upstreams.refs_extra: 'refs/archive/' is evermirror's"),
     ('[upstreams]\nrefs_extra = ["heads"]', "upstreams.refs_extra: 'heads' is not a ref prefix"),
     ('[client]\nserver = "socks"', "client.server: is not an http:// or https:// URL"),

@@ -32,6 +32,38 @@ async def connected():
             writer.close()
 
 
+async def client_told(headers: bytes, **options) -> bytes:
+    """Which client an application sees in a request from this machine."""
+
+    async def tell(scope, receive, send):
+        address = scope["client"][0].encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"<" + address + b">"})
+
+    sock = lifecycle.bind("127.0.0.1:0")
+    async with http_server.serving(tell, sock, **options):
+        reader, writer = await asyncio.open_connection(*sock.getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + b"\r\n")
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        writer.close()
+    return answer.partition(b"<")[2].partition(b">")[0]
+
+
+FORWARDED = b"X-Forwarded-For: 198.51.100.1, 203.0.113.9\r\n"
+
+
+async def test_nobodys_forwarding_header_is_believed_unless_set(monkeypatch):
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own setting
+    assert await client_told(FORWARDED) == b"127.0.0.1"
+    assert await client_told(FORWARDED, trusted_proxies=["127.0.0.2"]) == b"127.0.0.1"
+
+
+async def test_a_trusted_proxy_says_who_its_client_is():
+    assert await client_told(FORWARDED, trusted_proxies=["127.0.0.1"]) == b"203.0.113.9"
+    assert await client_told(b"", trusted_proxies=["127.0.0.1"]) == b"127.0.0.1"
+
+
 async def test_headers_without_end_are_refused_and_not_kept():
     async with connected() as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")

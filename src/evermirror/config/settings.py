@@ -42,6 +42,7 @@ from evermirror.config.values import (
     TextList,
 )
 from evermirror.model.address import AllowList
+from evermirror.model.client_address import TrustedProxies
 from evermirror.model.source import CatalogSource
 
 DATABASE_FILE = "evermirror.db"  # in data.dir
@@ -69,6 +70,11 @@ def _check_allow(entries: tuple[str, ...]) -> tuple[str, ...]:
     return entries
 
 
+def _check_proxies(entries: tuple[str, ...]) -> tuple[str, ...]:
+    TrustedProxies.parse(entries)
+    return entries
+
+
 def _check_ref_prefixes(prefixes: tuple[str, ...]) -> tuple[str, ...]:
     for prefix in prefixes:
         if not _REF_PREFIX.fullmatch(prefix) or ".." in prefix or "//" in prefix:
@@ -91,6 +97,11 @@ class Server(Section):
     names: TextList = Field(
         default=(),
         description="Further host names this server is known by, such as a proxy's in front of it.",
+    )
+    trusted_proxies: Annotated[TextList, AfterValidator(_check_proxies)] = Field(
+        default=(),
+        description='Proxies in front, addresses or networks: ["127.0.0.1", "10.0.0.0/8"]. Only their'
+        " X-Forwarded-For is believed.",
     )
     tls_cert: MaybePath = Field(
         default=None, description="Certificate chain (PEM) for own TLS; usually TLS is ended in front."
@@ -249,7 +260,7 @@ class Serve(Section):
         default=8,
         ge=1,
         le=10_000,
-        description="Packs on their way to one address at a time. A proxy in front is one address.",
+        description="Packs on their way to one address at a time. A proxy in front is one, unless trusted.",
     )
     queue: Count = Field(default=64, ge=0, le=10_000, description="Clients that may wait for their turn.")
     queue_wait: Duration = Field(default=10.0, ge=0, description="So long; then 503 with Retry-After.")

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
+
+TOKEN_PREFIX = "em_"  # noqa: S105 - lets secret scanners and people recognise a token
+TOKEN_BYTES = 32  # of chance in a token
+_TOKEN_FORM = re.compile(TOKEN_PREFIX + r"[A-Za-z0-9_-]{43}")  # 32 bytes in base64 without padding
+
+
+def has_token_form(text: str) -> bool:
+    """Whether ``text`` is written as our tokens are. Anything else need not be looked up anywhere."""
+    return _TOKEN_FORM.fullmatch(text) is not None
 
 
 class Role(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import Server as UvicornServer
 
 from evermirror.config import Config
+from evermirror.faces.api.client import BehindProxies
+from evermirror.model.client_address import TrustedProxies
 
 STOP_S = 3  # whole seconds that open requests are given at a stop; event streams never end by themselves
 HEAD_BYTES_MAX = 64 * 1024  # request line and headers; browsers stay below 16 KiB
@@ -73,9 +75,16 @@ class _Server(UvicornServer):
 
 @contextlib.asynccontextmanager
 async def serving(
-    app: Any, sock: socket.socket, *, tls_cert: Path | None = None, tls_key: Path | None = None
+    app: Any,
+    sock: socket.socket,
+    *,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    trusted_proxies: Sequence[str] = (),
 ) -> AsyncIterator[None]:
     """Serves ``app`` (ASGI) until the block is left; open requests are then given a moment."""
+    if trusted_proxies:
+        app = BehindProxies(app, TrustedProxies.parse(trusted_proxies))
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_S * 1000)
         # Connections inherit it. asyncio sets it only where the socket names its protocol; without it, each
@@ -89,6 +98,7 @@ async def serving(
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=False,  # it would believe whoever asks from this machine: see BehindProxies
             timeout_graceful_shutdown=STOP_S,
             ssl_certfile=tls_cert,
             ssl_keyfile=tls_key,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.faces.api.buckets import Buckets, Rate, client_name
+from evermirror.faces.api.buckets import Buckets, Rate
 from evermirror.faces.api.limits import BodyRule, LimitSettings
 from tests.faces.api.fake import ManualClock
 
@@ -66,6 +66,21 @@ async def test_a_client_that_asks_too_often_waits(house):
         assert {(await local.get("/api/version")).status_code for _ in range(50)} == {200}
 
 
+async def test_a_token_holder_goes_on_beside_strangers_who_flood_from_the_same_address(house):
+    limits = LimitSettings(requests=Rate(per_s=0.001, burst=3.0))
+    house.settings = replace(house.settings, limits=limits)
+    house.auth = replace(house.auth, listen_host="0.0.0.0")
+    house.with_tokens()
+    app = house.app()
+    async with house.client(app=app, address="203.0.113.9") as stranger:
+        while (await stranger.get("/api/version")).status_code == 200:
+            pass
+        for token, codes in {"em_reader": [200] * 3 + [429], "em_admin": [200], "wrong": [401]}.items():
+            async with house.client(token, app=app, address="203.0.113.9") as holder:
+                assert [(await holder.get("/api/version")).status_code for _ in codes] == codes
+        assert (await stranger.get("/api/version")).status_code == 429
+
+
 @pytest.mark.parametrize("path", ["/", "/api/overview", "/nothing", "/metrics", "/healthz", "/static/app.js"])
 async def test_every_answer_binds_the_browser(client, path):
     headers = (await client.get(path)).headers
@@ -103,9 +118,3 @@ def test_buckets_forget_the_longest_idle_client_first():
     buckets = Buckets(Rate(1.0, 1.0), ManualClock(), max_names=2)
     for name in "abca":
         assert buckets.take(name) == 0
-
-
-def test_ipv6_clients_are_limited_by_their_network():
-    assert client_name("2001:db8::1") == client_name("2001:db8::ffff") == "2001:db8::/64"
-    assert client_name("::ffff:203.0.113.9") == "203.0.113.9"
-    assert client_name(None) == client_name("nonsense") == "unknown"

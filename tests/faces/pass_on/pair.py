@@ -25,6 +25,7 @@ from tests.faces.api.fake_alerts import FakeAlerts
 from tests.faces.api.fake_fleet import FakeFleet
 from tests.faces.api.fake_pull import FakePull
 
+PROXY = "127.0.0.1"  # stands in front of both
 FIRST_BYTE_S = 10.0  # an answer that comes has begun by then, however busy the machine is
 RESTS_S = 1.0  # without more of it, it is over
 
@@ -102,7 +103,7 @@ class Pair:
         self.port = sock.getsockname()[1]
         self._serving = contextlib.AsyncExitStack()
         self._serving.callback(sock.close)
-        await self._serving.enter_async_context(serving(self, sock))
+        await self._serving.enter_async_context(serving(self, sock, trusted_proxies=[PROXY]))
 
     async def stop(self):
         if self._serving is not None:
@@ -122,7 +123,7 @@ class Pair:
             sock.listen()
             self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
             app = create_pass_on(self.upstream, auth, self.pass_on)
-            await stack.enter_async_context(serving(app, sock))
+            await stack.enter_async_context(serving(app, sock, trusted_proxies=[PROXY]))
             yield self
 
     def client(self, token=None, address=None, base=None):

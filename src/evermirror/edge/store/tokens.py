@@ -13,10 +13,7 @@ from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import tokens
 from evermirror.errors import Conflict, NotFound
-from evermirror.model.access import Role, TokenRecord
-
-PREFIX = "em_"  # lets secret scanners and people recognise a token
-TOKEN_BYTES = 32
+from evermirror.model.access import TOKEN_BYTES, TOKEN_PREFIX, Role, TokenRecord, has_token_form
 
 _LIVE = tokens.c.revoked_at.is_(None)
 
@@ -25,7 +22,7 @@ async def create(
     db: Database, name: str, role: Role, *, trusted: bool, operator: str = "", now: float
 ) -> tuple[str, TokenRecord]:
     """The token itself, which is not stored, and what is. A name is unique among tokens not revoked."""
-    plain = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+    plain = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
     name = rows.name_in(name, "token name")
     values = {
         "name": name,
@@ -45,6 +42,8 @@ async def create(
 
 async def find(db: Database, plain: str) -> TokenRecord | None:
     """The token that a caller shows; None where it is unknown or revoked."""
+    if not has_token_form(plain):
+        return None
     digest = _hash(plain)
     async with db.read() as c:
         row = (await c.execute(sa.select(tokens).where(tokens.c.hash == digest, _LIVE))).one_or_none()

@@ -45,7 +45,7 @@ def create_aggregator_app(
             Middleware(HeadAsGet),
             Middleware(SecurityHeaders),
             Middleware(problems.CatchAll),
-            Middleware(RateLimit, settings=settings.limits),
+            Middleware(RateLimit, auth=auth, settings=settings.limits),
             Middleware(Gate, auth=auth),
             Middleware(BodyLimit, settings=settings.limits),
         ],

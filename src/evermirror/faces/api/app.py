@@ -118,7 +118,7 @@ def create_app(
             Middleware(SecurityHeaders),
             Middleware(problems.CatchAll),
             Middleware(PassedOn, read=read_pass),
-            Middleware(RateLimit, settings=settings.limits),
+            Middleware(RateLimit, auth=auth, settings=settings.limits),
             Middleware(Gate, auth=auth),
             Middleware(BodyLimit, settings=settings.limits),
         ],

@@ -4,7 +4,8 @@
       yes ──────────┴────────── no
        │                         │  Host header must name this server (DNS rebinding)
 known? ── no → 401, counted      │
-       │       (many → 429)   client is this machine, and no token is required? (never: by an aggregator)
+       │  (many wrong → 429)  client is this machine, and no token is required?
+       │                         │  (never: by an aggregator, by a proxy)
 a node's → 403          yes ─────┴───── no
        │                 │               │
 the token's role    "local", admin;   write → 401
@@ -14,6 +15,7 @@ the token's role    "local", admin;   write → 401
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -27,13 +29,19 @@ from typing import Literal, Protocol
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from evermirror.faces.api.buckets import Buckets, Rate, client_name, is_loopback
+from evermirror.faces.api.buckets import Buckets, Rate
+from evermirror.faces.api.client import client_address, is_forwarded
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.via import Via, via_of
 from evermirror.model.access import Role, TokenRecord
+from evermirror.model.client_address import client_network, is_loopback
 
 _TOKEN_TTL_S = 3.0  # a revoked token must be refused within 5 s
 _ANY_TTL_S = 1.0  # the first token created must count soon
+_GUESSES_AT_ONCE = (
+    8  # lookups for addresses that have used up their guesses: the rest of the store is others'
+)
+_GUESS_WAIT_S = 5.0  # in line for one of these, and for its answer
 _MAX_CACHED = 1024  # tokens in use at once; more only cost a look into the store
 _MAX_TOKEN_CHARS = 512  # ours have 50 to 60
 _FAILED_ATTEMPTS = Rate(per_s=1 / 6, burst=10.0)  # wrong tokens per client: ten at once, then ten a minute
@@ -102,6 +110,7 @@ class Asked:
     origin: str | None
     fetch_site: str | None
     via: Via | None = None
+    forwarded: bool = False  # by a proxy, trusted or not
     again: bool = False  # it was let in before
 
     @property
@@ -115,6 +124,11 @@ class Asked:
     @property
     def write(self) -> bool:
         return self.method not in _READS and not self.git  # git's POSTs only read
+
+    @property
+    def on_this_machine(self) -> bool:
+        # A proxy on this machine asks for others: whoever comes by one is not taken for its user.
+        return self.via is None and not self.forwarded and is_loopback(self.client)
 
     @property
     def counted(self) -> bool:
@@ -131,16 +145,16 @@ def is_hook(method: str, path: str) -> bool:
 def asked_of(scope: Scope) -> Asked:
     """The deciding parts of an ASGI scope."""
     headers = Headers(scope=scope)
-    client = scope.get("client")
     return Asked(
         method=scope["method"],
         path=scope["path"],
-        client=client[0] if client else None,
+        client=client_address(scope),
         host=headers.get("host", ""),
         authorization=headers.get("authorization"),
         origin=headers.get("origin"),
         fetch_site=headers.get("sec-fetch-site"),
         via=via_of(scope),
+        forwarded=is_forwarded(headers),
     )
 
 
@@ -166,6 +180,7 @@ class Auth:
         self._on_used = on_used
         self._clock = clock
         self._failed = Buckets(_FAILED_ATTEMPTS, clock)
+        self._guesses = asyncio.Semaphore(_GUESSES_AT_ONCE)
         self._known: OrderedDict[bytes, tuple[TokenRecord, float]] = OrderedDict()  # by hash; until when
         self._any: tuple[bool, float] = (False, float("-inf"))
         names = ("localhost", settings.listen_host, *settings.hosts)
@@ -179,7 +194,7 @@ class Auth:
             return await self._bearer(asked, _token_in(asked))
         if asked.via is None:
             self.check_host(asked)
-        if asked.via is None and is_loopback(asked.client) and not await self._required():
+        if asked.on_this_machine and not await self._required():
             if asked.write:
                 _check_same_site(asked)
             return LOCAL
@@ -192,30 +207,53 @@ class Auth:
         """The same of one that was let in, and goes on for long: is it still good?"""
         return await self.identify(replace(asked, again=True))
 
+    async def token_holder(self, asked: Asked) -> str | None:
+        """A name for the token that ``asked`` shows, different for each; None where it shows none. Raises as
+        ``identify`` does where the token is wrong."""
+        if asked.authorization is None or asked.path in _OPEN_PATHS or asked.hook:
+            return None
+        token = _token_in(asked)
+        await self._record(asked, token)
+        return _digest(token).hex()
+
     async def _bearer(self, asked: Asked, token: str) -> Caller:
-        client = client_name(asked.client)
-        token = token.partition(".")[0]  # a node's token has the CA's fingerprint behind a dot
-        digest = hashlib.sha256(token.encode()).digest()
-        record, until = self._known.get(digest, (None, 0.0))
-        if record is None or until < self._clock():
-            self._known.pop(digest, None)
-            wait_s = self._failed.wait_s(client)
-            if wait_s > 0 and asked.counted:
-                raise too_many(wait_s, "Too many wrong tokens from this address")
-            record = await self._tokens.find_token(token)
-        if record is None:
-            if asked.counted:
-                self._failed.spend(client)
-            raise _unauthorized(asked, "The token is not known here, or was revoked")
-        if digest not in self._known:
-            self._known[digest] = (record, self._clock() + _TOKEN_TTL_S)
-            if len(self._known) > _MAX_CACHED:
-                self._known.popitem(last=False)
-            if self._on_used is not None:
-                self._on_used(record)
+        record = await self._record(asked, token)
         if record.role not in _RANKS:
             raise token_of_node()
         return Caller(record.name, _RANKS[record.role])
+
+    async def _record(self, asked: Asked, token: str) -> TokenRecord:
+        """Of a token that is good. It is looked up first: wrong ones from the same address slow down wrong
+        ones only, never the holder of a good one."""
+        digest = _digest(token)
+        record, until = self._known.get(digest, (None, 0.0))
+        if record is not None and until >= self._clock():
+            return record
+        seen = self._known.pop(digest, None) is not None
+        client = client_network(asked.client)
+        wait_s = self._failed.wait_s(client) if asked.counted else 0.0
+        guessed = wait_s > 0 and not seen
+        record = await (self._find_guess(token) if guessed else self._tokens.find_token(token))
+        if record is None:
+            if asked.counted:
+                self._failed.spend(client)
+            if wait_s > 0:
+                raise too_many(wait_s, "Too many wrong tokens from this address")
+            raise _unauthorized(asked, "The token is not known here, or was revoked")
+        self._known[digest] = (record, self._clock() + _TOKEN_TTL_S)
+        if len(self._known) > _MAX_CACHED:
+            self._known.popitem(last=False)
+        if self._on_used is not None:
+            self._on_used(record)
+        return record
+
+    async def _find_guess(self, token: str) -> TokenRecord | None:
+        """As ``find_token``, for an address whose tokens were wrong lately; few of these at a time."""
+        try:
+            async with asyncio.timeout(_GUESS_WAIT_S), self._guesses:
+                return await self._tokens.find_token(token)
+        except TimeoutError:
+            raise too_many(_GUESS_WAIT_S, "Too many wrong tokens from this address") from None
 
     async def _required(self) -> bool:
         setting = self._settings.tokens_required
@@ -296,6 +334,10 @@ def too_many(wait_s: float, detail: str) -> ApiProblem:
     )
 
 
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
 def _token_in(asked: Asked) -> str:
     scheme, _, rest = (asked.authorization or "").partition(" ")
     rest = rest.strip()
@@ -309,7 +351,7 @@ def _token_in(asked: Asked) -> str:
             token = ""
     if not token or len(token) > _MAX_TOKEN_CHARS or not token.isascii():
         raise _unauthorized(asked, "The Authorization header holds no token")
-    return token
+    return token.partition(".")[0]  # a node's token has the CA's fingerprint behind a dot
 
 
 def _unauthorized(asked: Asked, detail: str) -> ApiProblem:

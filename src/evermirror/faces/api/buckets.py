@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 _MAX_NAMES = 10_000  # clients remembered, ~150 bytes each; the longest idle one is forgotten first
-ADDRESSES_KEPT = 1_000  # that need not be read again: a forge's hooks all come from a few
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,38 +47,3 @@ class Buckets:
     def _level(self, name: str) -> float:
         level, as_of = self._levels.get(name, (self._rate.burst, 0.0))
         return min(self._rate.burst, level + (self._clock() - as_of) * self._rate.per_s)
-
-
-@lru_cache(ADDRESSES_KEPT)
-def client_name(address: str | None) -> str:
-    """What a client is limited by: its address; of IPv6 the /64, since one host owns all of it."""
-    try:
-        ip = ipaddress.ip_address(address or "")
-    except ValueError:
-        return "unknown"
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is not None:
-            return str(ip.ipv4_mapped)
-        return str(ipaddress.IPv6Network((int(ip) >> 64 << 64, 64)))
-    return str(ip)
-
-
-def is_address(text: str) -> bool:
-    """Whether it is an IP address."""
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-@lru_cache(ADDRESSES_KEPT)
-def is_loopback(address: str | None) -> bool:
-    """Whether a client's address is this machine's own."""
-    try:
-        ip = ipaddress.ip_address(address or "")
-    except ValueError:
-        return False
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        return ip.ipv4_mapped.is_loopback
-    return ip.is_loopback

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from evermirror.core.events.schema import event_json
 from evermirror.faces.api.auth import too_many
-from evermirror.faces.api.buckets import client_name, is_loopback
 from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.model.client_address import client_network, is_loopback
 from evermirror.model.event import Event, EventId
 
 STREAMS = 1000
@@ -29,7 +29,7 @@ class EventDoor:
 
     def enter(self, address: str | None) -> contextlib.AbstractContextManager[None]:
         """For as long as the stream lasts; raises the problem that refuses it."""
-        name = client_name(address)
+        name = client_network(address)
         if self._inside[name] >= self._per_client and not is_loopback(address):
             raise too_many(BUSY_RETRY_S, "Too many event streams of this address")
         if self._inside.total() >= self._streams:

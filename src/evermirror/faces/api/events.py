@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from evermirror.core.events.schema import event_json
 from evermirror.errors import NotFound
 from evermirror.faces.api.auth import Caller
+from evermirror.faces.api.client import client_address
 from evermirror.faces.api.context import Api, ApiDep, CallerDep, problems
 from evermirror.faces.api.event_stream import MEDIA_TYPE, EventStream
 from evermirror.faces.api.inputs import CleanText, LimitQuery
@@ -128,7 +129,7 @@ async def get_events(
         return await _page(service, which, place, limit)
     if progress and which.public_only:
         caller.need(Role.READER)
-    room = api.event_door.enter(request.client.host if request.client else None)
+    room = api.event_door.enter(client_address(request.scope))
     followed = service.follow(which, place, progress=progress)
     board = _board(api, reader=not which.public_only) if overview else None
     return _Answer(EventStream(followed, api.event_door, room, request.state.identify, board))

@@ -14,13 +14,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from evermirror.faces.api.auth import PUBLIC, Caller, git_token_needed
-from evermirror.faces.api.buckets import client_name
+from evermirror.faces.api.client import client_address
 from evermirror.faces.api.context import CallerDep, GitApi, GitApiDep
 from evermirror.faces.api.git_service import GitBusy, GitService, NotHereYet, ServedRepo
 from evermirror.faces.api.problems import NO_CACHE, ApiProblem, Kind
 from evermirror.faces.api.text import iso
 from evermirror.faces.web import pages
 from evermirror.model.access import Role
+from evermirror.model.client_address import client_network
 from evermirror.model.failure import FailureError
 from evermirror.model.printable import one_line
 
@@ -109,7 +110,7 @@ def _protocol(request: Request) -> str:
 
 
 def _client(request: Request) -> str:
-    return client_name(request.client.host if request.client is not None else None)
+    return client_network(client_address(request.scope))
 
 
 def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -17,8 +17,10 @@ import structlog
 from starlette.requests import ClientDisconnect, Request
 
 from evermirror.faces.api.auth import too_many
-from evermirror.faces.api.buckets import Buckets, Rate, client_name, is_loopback
+from evermirror.faces.api.buckets import Buckets, Rate
+from evermirror.faces.api.client import client_address
 from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.model.client_address import client_network, is_loopback
 
 log = structlog.get_logger(__name__)
 
@@ -47,10 +49,10 @@ class HookDoor:
     def refusal(self, address: str | None, forge: str, reason: str, why: ApiProblem) -> ApiProblem:
         """What a hook that is not genuine is answered: ``why``, or 429 where its address sends many.
         ``reason`` is for the log alone."""
-        if self._logged.take(client_name(address)) <= 0:
+        if self._logged.take(client_network(address)) <= 0:
             log.warning("hook refused", address=address, forge=forge, reason=reason)
         buckets = self._wrong_loopback if is_loopback(address) else self._wrong
-        wait_s = buckets.take(client_name(address))
+        wait_s = buckets.take(client_network(address))
         if wait_s > 0:
             return too_many(wait_s, "Too many hooks from this address were not signed as they should be")
         return why
@@ -58,7 +60,7 @@ class HookDoor:
     @asynccontextmanager
     async def body_of(self, request: Request) -> AsyncIterator[bytes]:
         """The whole body, counted until this is left. The layers around bound its size and its time."""
-        address = request.client.host if request.client else None
+        address = client_address(request.scope)
         parts: list[bytes] = []
         held = 0
         try:
@@ -66,12 +68,12 @@ class HookDoor:
                 async for part in request.stream():
                     held += len(part)
                     self.held_bytes += len(part)
-                    self._on_their_way[client_name(address)] += len(part)
+                    self._on_their_way[client_network(address)] += len(part)
                     self._check_room(held)
                     self._check_share(address, held)
                     parts.append(part)
             finally:
-                self._arrived(client_name(address), held)
+                self._arrived(client_network(address), held)
             yield b"".join(parts)
         except ClientDisconnect:
             raise ApiProblem(Kind.MALFORMED, "The body was not sent to its end") from None
@@ -80,7 +82,7 @@ class HookDoor:
 
     def _check_share(self, address: str | None, held: int) -> None:
         """One body alone is always within it."""
-        theirs = self._on_their_way[client_name(address)]
+        theirs = self._on_their_way[client_network(address)]
         if theirs > self._share_bytes and theirs > held and not is_loopback(address):
             raise busy("Too many hooks come from this address at the same time")
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evermirror.faces.api.auth import is_hook, too_many
-from evermirror.faces.api.buckets import Buckets, Rate, client_name, is_loopback
+from evermirror.faces.api.auth import Auth, asked_of, is_hook, too_many
+from evermirror.faces.api.buckets import Buckets, Rate
+from evermirror.faces.api.client import client_address
 from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.model.client_address import client_network, is_loopback
 
 _UNLIMITED = frozenset({"/healthz", "/readyz"})  # a busy server must not look dead
 
@@ -75,12 +77,17 @@ class LimitSettings:
 
 
 class RateLimit:
-    """Answers 429 to a client that asks too often. Hooks are counted apart: they take nothing from users."""
+    """Answers 429 to a client that asks too often. Hooks are counted apart: they take nothing from users.
+
+    Once an address has used up its requests, each good token from there has as many of its own: whoever
+    shares the address with a flood goes on."""
 
     def __init__(
-        self, app: ASGIApp, settings: LimitSettings, clock: Callable[[], float] = time.monotonic
+        self, app: ASGIApp, auth: Auth, settings: LimitSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._app = app
+        self._auth = auth
+        self._holders = Buckets(settings.requests, clock)
         self._remote = Buckets(settings.requests, clock)
         self._loopback = Buckets(settings.loopback_requests, clock)
         self._hooks = Buckets(settings.hooks, clock)
@@ -88,13 +95,23 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in _UNLIMITED:
-            client = scope.get("client")
-            address = client[0] if client else None
-            wait_s = self._buckets(scope, is_loopback(address)).take(client_name(address))
-            if wait_s > 0:
-                await too_many(wait_s, "Too many requests from this address").response()(scope, receive, send)
+            address = client_address(scope)
+            wait_s = self._buckets(scope, is_loopback(address)).take(client_network(address))
+            if wait_s > 0 and (refusal := await self._refusal(scope, wait_s)) is not None:
+                await refusal.response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    async def _refusal(self, scope: Scope, wait_s: float) -> ApiProblem | None:
+        """Of a request from an address that has none left."""
+        try:
+            holder = await self._auth.token_holder(asked_of(scope))
+        except ApiProblem as problem:
+            return problem
+        if holder is None:
+            return too_many(wait_s, "Too many requests from this address")
+        wait_s = self._holders.take(holder)
+        return too_many(wait_s, "Too many requests with this token") if wait_s > 0 else None
 
     def _buckets(self, scope: Scope, loopback: bool) -> Buckets:
         if is_hook(scope["method"], scope["path"]):

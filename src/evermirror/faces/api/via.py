@@ -17,9 +17,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from evermirror.edge.relay.seal import SealInvalid
-from evermirror.faces.api.buckets import is_address, is_loopback
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.model.access import Role
+from evermirror.model.client_address import is_address, is_loopback
 from evermirror.model.relay import NodeId, Pass
 
 VIA = "x-evermirror-via"

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from evermirror.core.hooks.body import UnreadableHook
 from evermirror.errors import HookRefused, NotFound, Unavailable
+from evermirror.faces.api.client import client_address
 from evermirror.faces.api.context import Api, Responses, problems
 from evermirror.faces.api.hook_door import busy
 from evermirror.faces.api.inputs import CleanText
@@ -100,7 +101,7 @@ async def take_hook(forge: ForgePath, request: Request, repo: RepoQuery = None) 
         try:
             answer = await service.received(_FORGES[forge], _headers(request), body, repo)
         except (HookRefused, UnreadableHook) as error:  # nobody knows who sent it
-            address = request.client.host if request.client else None
+            address = client_address(request.scope)
             raise api.hook_door.refusal(address, forge, error.message, _refusal(error, forge)) from None
         except Unavailable as error:
             raise busy(error.message, error.hint) from None

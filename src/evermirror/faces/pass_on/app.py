@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evermirror.faces.api import problems
 from evermirror.faces.api.auth import Auth, asked_of, is_hook
+from evermirror.faces.api.client import client_address
 from evermirror.faces.api.hook_door import HookDoor
 from evermirror.faces.api.limits import HEAD, BodyLimit, HeadAsGet, LimitSettings, RateLimit, SecurityHeaders
 from evermirror.faces.api.problems import ApiProblem, Kind
@@ -65,10 +66,11 @@ def create_pass_on(
     settings: PassOnSettings | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> ASGIApp:
-    """Nothing starts here. Of ``auth`` only the check of the Host header is used."""
+    """Nothing starts here. Of ``auth`` the check of the Host header is used, and who holds a token at an
+    address that asks too often."""
     settings = settings or PassOnSettings()
     app: ASGIApp = BodyLimit(PassOn(upstream, settings, clock), settings.limits)
-    app = RateLimit(Doorman(app, auth), settings.limits)
+    app = RateLimit(Doorman(app, auth), auth, settings.limits)
     return OnlyHttp(HeadAsGet(SecurityHeaders(problems.CatchAll(app))))
 
 
@@ -261,9 +263,8 @@ def asked_in(scope: Scope) -> Asked:
     target: bytes = path + b"?" + query if query else path
     if not _PRINTABLE.issuperset(target):
         raise ApiProblem(Kind.MALFORMED, "The address has bytes that must be percent-encoded")
-    client = scope.get("client")
     method = "HEAD" if scope.get(HEAD) and scope["path"] == _EVENTS else scope["method"]  # it has no end
-    return Asked(method, target, asked(scope["headers"]), client[0] if client else None)
+    return Asked(method, target, asked(scope["headers"]), client_address(scope))
 
 
 def key_of(request: Asked) -> Key:

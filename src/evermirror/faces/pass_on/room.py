@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from evermirror.faces.api.auth import too_many
-from evermirror.faces.api.buckets import client_name, is_loopback
 from evermirror.faces.api.problems import ApiProblem, Kind
+from evermirror.model.client_address import client_network, is_loopback
 
 BUSY_RETRY_S = 5
 
@@ -28,7 +28,7 @@ class Room:
     @contextlib.contextmanager
     def entered(self, address: str | None) -> Iterator[None]:
         """Raises the problem that refuses it."""
-        name = client_name(address)
+        name = client_network(address)
         if self._inside[name] >= self._per_client and not is_loopback(address):
             raise too_many(BUSY_RETRY_S, "Too many requests of this address wait for an answer")
         if self.taken >= self._total:

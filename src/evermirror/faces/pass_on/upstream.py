@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx2
 import structlog
 
-from evermirror.faces.api.buckets import is_address
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.via import FOR, UNKNOWN, VIA
 from evermirror.faces.pass_on.headers import AUTHORIZATION, Pairs, answered, value_of
+from evermirror.model.client_address import is_address
 
 log = structlog.get_logger(__name__)
 

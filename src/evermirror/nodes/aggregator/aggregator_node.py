@@ -104,6 +104,10 @@ async def aggregating(
             clock,
         )
         app = await stack.enter_async_context(public_face(face))
-        tls = config.server
-        await stack.enter_async_context(serving(app, sock, tls_cert=tls.tls_cert, tls_key=tls.tls_key))
+        own = config.server
+        await stack.enter_async_context(
+            serving(
+                app, sock, tls_cert=own.tls_cert, tls_key=own.tls_key, trusted_proxies=own.trusted_proxies
+            )
+        )
         yield AggregatorNode(config, url_of(config, sock), side, supervisor)

@@ -15,7 +15,7 @@ import httpx2
 from evermirror.faces.api.auth import token_of_node
 from evermirror.faces.api.problems import ApiProblem, Kind
 from evermirror.faces.api.via import VIA
-from evermirror.model.access import Role, TokenRecord
+from evermirror.model.access import Role, TokenRecord, has_token_form
 
 AWAY_S = 600.0  # a token accepted so lately is believed while the coordinator is away
 KNOWN_MAX = 10_000
@@ -47,6 +47,8 @@ class RemoteTokens:
 
     async def find_token(self, plain: str) -> TokenRecord | None:
         """Any token of a person may read what is private; more is not done here."""
+        if not has_token_form(plain):  # perhaps somebody's password for another server: it stays here
+            return None
         digest = hashlib.sha256(plain.encode()).digest()
         status = await self._ask(plain)
         if status is None:

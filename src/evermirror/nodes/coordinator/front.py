@@ -79,7 +79,10 @@ async def http_front(
         event_service=lead.events,
         bulk_service=lead.bulk,
     )
-    async with serving(app, sock, tls_cert=config.server.tls_cert, tls_key=config.server.tls_key):
+    own = config.server
+    async with serving(
+        app, sock, tls_cert=own.tls_cert, tls_key=own.tls_key, trusted_proxies=own.trusted_proxies
+    ):
         try:
             yield
         finally:
