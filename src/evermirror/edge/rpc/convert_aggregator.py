@@ -76,6 +76,7 @@ def access_out(frame: Access) -> pb.Access:
         seal_key=public_key(frame.seal_key, "Access.seal_key"),
         relays=[relay_out(relay) for relay in frame.relays],
         user_tokens=frame.user_tokens,
+        told_at=finite(frame.told_at, "Access.told_at"),
     )
 
 
@@ -87,6 +88,7 @@ def access_in(m: pb.Access) -> Access:
         seal_key=public_key(m.seal_key, "Access.seal_key"),
         relays=tuple([relay_in(relay) for relay in bounded(m.relays, "Access.relays")]),
         user_tokens=m.user_tokens,
+        told_at=finite(m.told_at, "Access.told_at"),
     )
 
 

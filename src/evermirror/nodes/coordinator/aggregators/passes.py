@@ -32,9 +32,10 @@ class Passes:
         self.relays: Callable[[], tuple[RelayAddress, ...]] = tuple  # those that can be reached now
 
     def access(self, node: NodeId, role: Role) -> Access:
-        until = self._utc() + PASS_S
+        now = self._utc()
+        until = now + PASS_S
         sealed = self._sealer.seal(Pass(node, role, until))
-        return Access(node, sealed, until, self._sealer.public_key, self.relays())
+        return Access(node, sealed, until, self._sealer.public_key, self.relays(), told_at=now)
 
     def read(self, sealed: str) -> Pass:
         """Raises SealInvalid."""
