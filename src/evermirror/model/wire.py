@@ -248,7 +248,8 @@ class Question:
 @dataclass(frozen=True, slots=True)
 class Access:
     """Who the node is for others, and where relays are. ``pass_`` is sealed by the coordinator's key, whose
-    public half is ``seal_key``; a new frame comes well before the pass ends (``until``, UTC seconds)."""
+    public half is ``seal_key``; a new frame comes well before the pass ends (``until``, UTC seconds by the
+    coordinator's clock, which shows ``told_at`` now)."""
 
     node: NodeId
     pass_: str = field(repr=False)
@@ -257,6 +258,7 @@ class Access:
     relays: tuple[RelayAddress, ...] = ()
     user_tokens: bool = False  # for aggregators: the coordinator has tokens that are people's, not nodes'
     denied: tuple[Denial, ...] = ()  # for aggregators: all nodes that their relays refuse from now on
+    told_at: float = 0.0  # 0: not said
 
 
 # Coordinator to aggregator

@@ -111,7 +111,7 @@ async def make_worker(
     uplink.attach(worker)
     server = GitServer(git, replace(serve_settings(config), shows_kept=True, cache_folder=None))
     service = MirrorLines(server, worker.mirror_path, worker.is_public, lambda: uplink.contact.held)
-    lines = ServingLines(service, ServingLimits(config.relay.lines))
+    lines = ServingLines(service, ServingLimits(config.relay.lines), clock=uplink.coordinator_clock)
 
     def take_access(access: Access) -> None:
         asking.set_access(access)

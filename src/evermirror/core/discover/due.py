@@ -19,6 +19,7 @@ from evermirror.model.failure import FailureKind
 FIRST_RETRY_S = 60.0
 RETRY_MAX_S = 3600.0
 ONCE_RETRIES = 5
+WAIT_MAX_S = 86_400.0  # for a forge that asked us to wait
 STALE_S = 86_400.0
 _DOUBLINGS_MAX = 10
 _WEATHER = frozenset({FailureKind.NETWORK_TIMEOUT, FailureKind.UNKNOWN, FailureKind.RATE_LIMITED})
@@ -35,6 +36,12 @@ def next_run(discovery: Discovery, outcome: RunOutcome, failures: int, now: floa
     wait_s = FIRST_RETRY_S * 2.0 ** min(max(failures, 1) - 1, _DOUBLINGS_MAX)
     wait_s = min(wait_s, RETRY_MAX_S if every is None else every)
     return now + max(wait_s, failure.retry_after_s or 0.0)
+
+
+def is_due(discovery: Discovery, now: float) -> bool:
+    """Whether its time has come; also where that is further ahead than any wait: a clock was wrong then."""
+    at, longest_s = discovery.next_at or 0.0, max(discovery.spec.every_s or 0.0, WAIT_MAX_S)
+    return not now < at <= now + longest_s
 
 
 def is_stale(run: RunState, now: float) -> bool:

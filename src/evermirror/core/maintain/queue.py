@@ -19,6 +19,7 @@ from heapq import heapify, heappop, heappush
 
 from evermirror.core.maintain.facts import HOUR_S
 from evermirror.core.maintain.plan import Due
+from evermirror.core.set_back import SetBack
 from evermirror.model.repo import RepoKey
 
 INTERRUPTIONS_MAX = 3
@@ -40,13 +41,14 @@ class _Waiting:
 class UpkeepQueue:
     """``put`` → ``take`` → ``put`` with what the look found; ``drop`` for a repo that is no longer held."""
 
-    __slots__ = ("_heap", "_interruptions", "_tickets", "_waiting")
+    __slots__ = ("_heap", "_interruptions", "_set_back", "_tickets", "_waiting")
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, RepoKey]] = []
         self._waiting: dict[RepoKey, _Waiting] = {}
         self._interruptions: dict[RepoKey, int] = {}
         self._tickets = 0
+        self._set_back = SetBack()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -84,6 +86,8 @@ class UpkeepQueue:
 
     def take(self, now: float) -> RepoKey | None:
         """The repo that has been due for longest; it is out of the queue until it is put back."""
+        if step_s := self._set_back.by_s(now):
+            self._go_back(step_s)
         if self.next_at() > now:
             return None
         key = heappop(self._heap)[2]
@@ -101,6 +105,13 @@ class UpkeepQueue:
         """The mirror is no longer here."""
         self._waiting.pop(key, None)
         self._interruptions.pop(key, None)
+
+    def _go_back(self, step_s: float) -> None:
+        """The clock was set back by so much: nobody waits longer for it."""
+        self._heap = [(at - step_s, ticket, key) for at, ticket, key in self._heap]
+        for waiting in self._waiting.values():
+            waiting.at -= step_s
+            waiting.changed_at -= step_s
 
     def _enter(self, key: RepoKey, at: float, changed_at: float, changes_left: int) -> None:
         self._tickets += 1

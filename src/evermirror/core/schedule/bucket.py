@@ -33,6 +33,10 @@ class TokenBucket:
             owed = (self._full_at - now) / old_step_s
             self._full_at = now + min(owed * self._step_s, self._tolerance_s + self._step_s)
 
+    def set_back(self, step_s: float) -> None:
+        """The clock was, by so much: what was taken comes back no later for it."""
+        self._full_at -= step_s
+
     def ready_at(self) -> float:
         """The time from which a token is there (may lie in the past)."""
         return self._full_at - self._tolerance_s

@@ -135,6 +135,17 @@ class Tracked:
         twin.detour, twin.ticket, twin.request, twin.in_oldest = detour, 0, 0, False
         return twin
 
+    def set_back(self, step_s: float, now: float) -> None:
+        """The clock was, by so much, and shows ``now``. What is planned moves with it; what was is moved only
+        where it was noted while the clock was ahead."""
+        self.last_poll_at -= step_s if self.last_poll_at > now else 0.0
+        self.seen_at -= step_s if self.seen_at > now else 0.0
+        self.not_before = max(0.0, self.not_before - step_s)  # 0 stays none
+        self.since -= step_s
+        self.due_at -= step_s
+        if self.detour is not None:
+            self.detour = replace(self.detour, left_at=self.detour.left_at - step_s)
+
     def memory(self) -> RepoMemory:
         """What outlives a restart; digest and mark are not known here."""
         return RepoMemory(
@@ -226,6 +237,11 @@ class HostQueue:
         if bounded and not repo.in_oldest:
             repo.in_oldest = True
             heappush(self._oldest, (repo.since, self._tickets, repo))
+
+    def set_back(self, step_s: float) -> None:
+        """The clock was, by so much: the order stays as it is."""
+        for heap in (self._held, self._due, self._oldest):
+            heap[:] = [(at - step_s, ticket, repo) for at, ticket, repo in heap]
 
     def _push(self, heap: list[_Entry], entry: _Entry) -> None:
         heappush(heap, entry)

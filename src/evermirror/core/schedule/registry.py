@@ -142,6 +142,14 @@ class Registry:
             repo.ticket, repo.in_oldest, repo.fresh = 0, False, True
         return [(repo, self.host_of(repo)) for repo in everybody]
 
+    def set_back(self, step_s: float, now: float) -> None:
+        """The clock was, by so much; whoever calls settles all hosts."""
+        for repo in (*self.repos.values(), *self.leaving.values()):
+            repo.set_back(step_s, now)
+        for host in self.hosts.values():
+            host.bucket.set_back(step_s)
+            host.queue.set_back(step_s)
+
     def bound_gaps(self, settings: ScheduleSettings) -> Iterable[Host]:
         """Set what the max gap comes to within the budgets; returns the hosts for which it moved."""
         moved = []

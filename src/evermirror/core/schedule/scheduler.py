@@ -19,7 +19,8 @@ Rules
 - A quiet repo is polled when it is requested, never by itself: no turn, no deadline, no part in the budgets.
 - The max gap is kept where budgets allow: at most half of them goes to deadlines.
 - A repo with fallbacks may be asked elsewhere (detours.py); it then stands in that host's queue.
-- `now` is UTC seconds and is taken as not going backwards: an earlier one counts as the latest seen.
+- `now` is UTC seconds. One that is a little earlier counts as the latest seen. A clock that was set back takes
+  all times here back with it: nobody waits longer for it, and nobody is due for it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from evermirror.core.schedule.slots import SyncSlots
 from evermirror.core.schedule.standing import Standing
 from evermirror.core.schedule.views import Entry, Explanation, HostView, ScheduleWarning, Verdict
 from evermirror.core.schedule.weather import Weather
+from evermirror.core.set_back import SetBack
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.memory import RepoMemory
 from evermirror.model.repo import Host, RepoKey
@@ -67,7 +69,7 @@ class Scheduler:
         self._bucket = TokenBucket(settings.polls_per_second)
         self._polls = 0  # in flight
         self._silent_polls = 0  # those of them at hosts that were silent when they began
-        self._now = 0.0
+        self._set_back = SetBack()
 
     # Which repos there are
 
@@ -375,9 +377,12 @@ class Scheduler:
     # Inside
 
     def _at(self, now: float) -> float:
-        if now > self._now:
-            self._now = now
-        return self._now
+        if step_s := self._set_back.by_s(now):
+            self._bucket.set_back(step_s)
+            self._weather.set_back(step_s)
+            self._known.set_back(step_s, now)
+            self._standing.settle(self._known.hosts, now)
+        return self._set_back.latest
 
     def _end(self, key: RepoKey, *phases: Phase) -> tuple[Tracked, HostState]:
         """Give back what a repo under way had taken."""

@@ -131,6 +131,12 @@ class HostWeather:
         self.by_network = False
         self.reason = ""
 
+    def set_back(self, step_s: float) -> None:
+        self.recent = deque(((at - step_s, key, kind) for at, key, kind in self.recent), maxlen=RECENT_MAX)
+        self.succeeded_at -= step_s
+        self.probe_at -= step_s
+        self.blocked_until -= step_s
+
     def fade(self, now: float) -> None:
         while self.recent and self.recent[0][0] < now - WINDOW_S:
             self.recent.popleft()
@@ -153,6 +159,14 @@ class Weather:
         if weather is None:
             weather = self._hosts[host] = HostWeather()
         return weather
+
+    def set_back(self, step_s: float) -> None:
+        """The clock was, by so much."""
+        for weather in self._hosts.values():
+            weather.set_back(step_s)
+        for last_try in (self._answering, self._silent):
+            for host in last_try:
+                last_try[host] -= step_s
 
     def forget(self, host: Host) -> None:
         """No repo lives there any more."""

@@ -43,6 +43,8 @@ class Lately:
         self._moments: deque[tuple[float, Work]] = deque()  # of ``_recent``, up to one before the window
 
     def heard(self, worker: WorkerId, counters: Work, now: float) -> None:
+        if self._moments and now < self._moments[-1][0]:  # the clock was set back: the window begins anew
+            self._moments.clear()
         before = self._told.get(worker)
         self._told[worker] = now, counters
         if not self._moments:

@@ -78,6 +78,7 @@ def access_out(frame: Access) -> pb.Access:
         relays=[relay_out(relay) for relay in frame.relays],
         user_tokens=frame.user_tokens,
         denied=[pb.Denial(node=node(d.node, "Denial.node"), until=d.until) for d in frame.denied],
+        told_at=finite(frame.told_at, "Access.told_at"),
     )
 
 
@@ -95,6 +96,7 @@ def access_in(m: pb.Access) -> Access:
                 for d in bounded(m.denied, "Access.denied")
             ]
         ),
+        told_at=finite(m.told_at, "Access.told_at"),
     )
 
 

@@ -45,6 +45,7 @@ from evermirror.model.wire import (
     Rejected,
     Welcomed,
 )
+from evermirror.nodes.clock import CoordinatorClock
 from evermirror.nodes.redial import LinkState, Redial, TurnedAway, cause_of
 
 log = structlog.get_logger(__name__)
@@ -98,6 +99,7 @@ class AggregatorUplink:
         self._refs_extra = refs_extra
         self._name, self._boot, self._version = name, boot, version
         self._redial = Redial("aggregator", clock=clock, chance=chance, sleep=sleep, mono=mono)
+        self.coordinator_clock = CoordinatorClock(clock)
         self._collection: Collection | None = None
         self._epoch = 0
         self._held: dict[RepoKey, HeldRepo | None] = {}  # None: no longer
@@ -233,7 +235,7 @@ class AggregatorUplink:
                     self._follow(connection, changes),
                     self._tell_all(connection),
                     self._keep_telling(connection),
-                    self._keep_beating(connection, welcomed.heartbeat_s),
+                    self._keep_beating(connection, welcomed),
                 ):
                     group.create_task(work)
         except BaseExceptionGroup as ended:
@@ -260,6 +262,7 @@ class AggregatorUplink:
             self._unsealer = Unsealer(access.seal_key)
         except SealInvalid as invalid:
             raise PeerGone(str(invalid)) from None
+        self.coordinator_clock.told(access.told_at)
         self.access = access
         self.on_access(access)
 
@@ -307,7 +310,7 @@ class AggregatorUplink:
         for n in range(0, len(doubts), TOLD_AT_ONCE):
             await connection.send(Doubted(tuple(doubts[n : n + TOLD_AT_ONCE])))
 
-    async def _keep_beating(self, connection: Connection, gap_s: float) -> None:
+    async def _keep_beating(self, connection: Connection, welcomed: Welcomed) -> None:
         while True:
-            await connection.send(Beat(self._attached.status()))
-            await asyncio.sleep(gap_s)
+            await connection.send(Beat(self.coordinator_clock.noted(self._attached.status(), welcomed.name)))
+            await asyncio.sleep(welcomed.heartbeat_s)

@@ -81,7 +81,8 @@ async def collecting_side(
         settings = collect_settings(config)
         await agree_with_disk(store, mirrors, settings.mode, clock())
         uplink = _uplink(config, dialer, clock)
-        reached = await stack.enter_async_context(reaching(config, coordinator, uplink.unsealer, clock))
+        judged_by = uplink.coordinator_clock
+        reached = await stack.enter_async_context(reaching(config, coordinator, uplink.unsealer, judged_by))
         uplink.relay, uplink.on_access = reached.address, reached.on_access
         uplink.http_url = http_url
         readers = Readers(clock)

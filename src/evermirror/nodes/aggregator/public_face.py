@@ -58,9 +58,7 @@ async def public_face(parts: FaceParts) -> AsyncIterator[ASGIApp]:
         tokens = RemoteTokens(
             client, url, show=lambda: upstream.own_headers(), any_token=lambda: uplink.user_tokens
         )
-        upstream = Upstream(
-            client, url, lambda: good_pass(uplink, parts.clock), parts.clock, heard=tokens.heard
-        )
+        upstream = Upstream(client, url, lambda: good_pass(uplink), parts.clock, heard=tokens.heard)
         auth = _auth(config, tokens, parts.any_private)
         state = AggregatorSources(
             lambda: (
@@ -166,7 +164,7 @@ def _is(host: str, what: str) -> bool:
         return False
 
 
-def good_pass(uplink: AggregatorUplink, clock: Callable[[], float]) -> str:
-    """Empty where there is none, or it has ended."""
+def good_pass(uplink: AggregatorUplink) -> str:
+    """Empty where there is none, or it has ended by the clock of the coordinator that gave it."""
     access = uplink.access
-    return access.pass_ if access is not None and access.until > clock() else ""
+    return access.pass_ if access is not None and access.until > uplink.coordinator_clock() else ""

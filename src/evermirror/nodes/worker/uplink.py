@@ -49,6 +49,7 @@ from evermirror.model.wire import (
     Taken,
     Welcomed,
 )
+from evermirror.nodes.clock import CoordinatorClock
 from evermirror.nodes.redial import LinkState, Redial, TurnedAway, cause_of
 from evermirror.nodes.running import in_time
 from evermirror.nodes.worker.contact import Contact
@@ -129,6 +130,7 @@ class Uplink:
         self._redial = Redial(
             "worker", clock=clock, chance=chance, sleep=sleep, mono=mono, last_s=log.redial_s
         )
+        self.coordinator_clock = CoordinatorClock(clock)
         self._engine: Engine | None = None
         self._commands = Incoming(
             self._tell_all,
@@ -282,7 +284,7 @@ class Uplink:
                     self._listen(connection),
                     self._reports.send(connection),
                     self._reports.watch(),
-                    self._keep_beating(connection, welcomed.heartbeat_s),
+                    self._keep_beating(connection, welcomed),
                     self._commands.keep_acknowledging(connection),
                     self._keep_passing(connection),
                     self._tell_verified(),
@@ -317,15 +319,16 @@ class Uplink:
                     raise PeerGone(f"{type(frame).__name__} is not for a worker")
 
     def _take_access(self, access: Access) -> None:
+        self.coordinator_clock.told(access.told_at)
         self.access = access
         self.on_access(access)
 
-    async def _keep_beating(self, connection: Connection, gap_s: float) -> None:
+    async def _keep_beating(self, connection: Connection, welcomed: Welcomed) -> None:
         await self._status_known.wait()
         while self._status is not None:
-            await connection.send(Beat(self._status))
+            await connection.send(Beat(self.coordinator_clock.noted(self._status, welcomed.name)))
             self.contact.beat_sent()
-            await asyncio.sleep(gap_s)
+            await asyncio.sleep(welcomed.heartbeat_s)
 
     async def _keep_passing(self, connection: Connection) -> None:
         while True:

@@ -898,6 +898,7 @@ class Access(_message.Message):
     RELAYS_FIELD_NUMBER: _builtins.int
     USER_TOKENS_FIELD_NUMBER: _builtins.int
     DENIED_FIELD_NUMBER: _builtins.int
+    TOLD_AT_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     pass_: _builtins.str
     """sealed"""
@@ -906,6 +907,8 @@ class Access(_message.Message):
     """Ed25519, public: 32 bytes"""
     user_tokens: _builtins.bool
     """for aggregators: tokens of people exist"""
+    told_at: _builtins.float
+    """by the coordinator's clock, UTC seconds: passes and tickets end by it; 0: not said"""
     @_builtins.property
     def relays(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelayAddress]: ...
     @_builtins.property
@@ -922,10 +925,11 @@ class Access(_message.Message):
         relays: _abc.Iterable[Global___RelayAddress] | None = ...,
         user_tokens: _builtins.bool = ...,
         denied: _abc.Iterable[Global___Denial] | None = ...,
+        told_at: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["denied", b"denied", "node", b"node", "pass_", b"pass_", "relays", b"relays", "seal_key", b"seal_key", "until", b"until", "user_tokens", b"user_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["denied", b"denied", "node", b"node", "pass_", b"pass_", "relays", b"relays", "seal_key", b"seal_key", "told_at", b"told_at", "until", b"until", "user_tokens", b"user_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

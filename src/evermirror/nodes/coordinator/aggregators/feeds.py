@@ -26,6 +26,7 @@ from evermirror.model.relay import Denial, NodeId, RelayAddress, aggregator_node
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Accused, Hello, Rejected, Welcomed
 from evermirror.model.worker import AggregatorRecord, Duty, WorkerId, WorkerRecord
+from evermirror.nodes.clock import STEP_S
 from evermirror.nodes.coordinator.aggregators.accusing import Accusations, Looks
 from evermirror.nodes.coordinator.aggregators.feed import ChangeSource, Feed
 from evermirror.nodes.coordinator.aggregators.holders import Holders
@@ -154,7 +155,7 @@ class Feeds:
         """Forgets those that are away too long, renews passes in time, until cancelled."""
         shortest_s, longest_s = TICK_S
         tick_s = min(max(self._fleet.machine.settings.grace_s / 10, shortest_s), longest_s)
-        renewed_at = self._mono()
+        renewed_at, clock_ahead_s = self._mono(), self._utc() - self._mono()
         while True:
             await self._wait(tick_s)
             if not self._denials_told:
@@ -169,8 +170,10 @@ class Feeds:
                     one.counts = False
                     await self._tell(self._witnesses.forget(one.node))
             tokens_changed = await self._tokens_changed()
-            if self._mono() - renewed_at >= RENEW_S or self.relays() != self._named or tokens_changed:
-                renewed_at = self._mono()
+            due = self._mono() - renewed_at >= RENEW_S
+            clock_set = abs(self._utc() - self._mono() - clock_ahead_s) > STEP_S  # nodes judge passes by it
+            if due or clock_set or self.relays() != self._named or tokens_changed:
+                renewed_at, clock_ahead_s = self._mono(), self._utc() - self._mono()
                 await self._renew()
 
     def _away_too_long(self, one: _Aggregator) -> bool:

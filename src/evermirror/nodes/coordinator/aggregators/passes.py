@@ -84,9 +84,11 @@ class Passes:
     def _access(
         self, node: NodeId, role: Role, denied: tuple[Denial, ...] = (), *, trusted: bool = True
     ) -> Access:
-        until = self._utc() + PASS_S
+        now = self._utc()
+        until = now + PASS_S
         sealed = self._sealer.seal(Pass(node, role, until, trusted))
-        return Access(node, sealed, until, self._sealer.public_key, self.relays(), denied=denied)
+        key = self._sealer.public_key
+        return Access(node, sealed, until, key, self.relays(), denied=denied, told_at=now)
 
     def read(self, sealed: str) -> Pass:
         """Raises SealInvalid."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import structlog
 
+from evermirror.core.discover.due import is_due
 from evermirror.core.discover.tell import alerts_of, over
 from evermirror.edge.git.credentials import Credential
 from evermirror.errors import Conflict, NotFound, Unavailable
@@ -106,7 +107,7 @@ class Discovering:
     def _start_due(self) -> None:
         now = self._parts.clock()
         due = sorted(
-            (d for d in self._known.values() if self._may_start(d) and (d.next_at or 0.0) <= now),
+            (d for d in self._known.values() if self._may_start(d) and is_due(d, now)),
             key=lambda d: d.next_at or 0.0,
         )
         for discovery in due:

@@ -18,6 +18,7 @@ from evermirror.importing import need
 from evermirror.model.forge import Forge
 from evermirror.model.url import DEFAULT_PORTS, UrlRules, parse_url
 from evermirror.nodes.basics import url_rules
+from evermirror.nodes.clock import uptime
 from evermirror.nodes.coordinator.alerts.alerting import Alerting
 from evermirror.nodes.coordinator.discovery.credential_watch import CredentialWatch, Use, uses_of
 from evermirror.nodes.coordinator.discovery.discovering import Discovering
@@ -92,7 +93,7 @@ async def make_discovering(
 
     forges = Forges(make, credentials)
     projects = FollowedProjects(pull, pulling, store, rules, clock)
-    branches = Branches(forges, projects, store, clock)
+    branches = Branches(forges, projects, store, uptime)
     hooks = FoundHooks(store, registering, clock)
     parts = RunParts(store, forges, projects, branches, hooks, rules, clock, asyncio.sleep)
     discovering = Discovering(parts, known, alerting.told)

@@ -10,6 +10,7 @@ from evermirror.edge.store.store import Store
 from evermirror.model.messages import Report
 from evermirror.model.repo import RepoKey, RepoRecord
 from evermirror.nodes.basics import url_rules
+from evermirror.nodes.clock import uptime
 from evermirror.nodes.coordinator.alerts.alert_sink import AlertSink
 from evermirror.nodes.coordinator.coordinator import Coordinator
 from evermirror.nodes.coordinator.hooks.hook_checking import HookChecking
@@ -77,7 +78,7 @@ def make_hooking(
     catalog = HookedCatalog(store, coordinator, pulling)
     hooking = Hooking(
         HookChecking(url_rules(config), clock),
-        HookLooks(coordinator.tasks, pulling, catalog.is_ours, clock),
+        HookLooks(coordinator.tasks, pulling, catalog.is_ours, uptime),
         HookRenames(recorder, alerts, clock),
         catalog,
         clock,

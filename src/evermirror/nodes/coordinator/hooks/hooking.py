@@ -31,6 +31,7 @@ from evermirror.model.forge import Forge
 from evermirror.model.hook import Hook, HookAnswer, HookEnd, HookKind
 from evermirror.model.messages import Report
 from evermirror.model.repo import RepoKey, RepoRecord
+from evermirror.nodes.clock import uptime
 from evermirror.nodes.coordinator.hooks.hook_additions import Growing, HookAdditions
 from evermirror.nodes.coordinator.hooks.hook_checking import HookChecking, Vouched
 from evermirror.nodes.coordinator.hooks.hook_looks import HookLooks
@@ -98,7 +99,7 @@ class Hooking:
         self._renames = renames
         self._catalog = catalog
         self._clock = clock
-        self._additions = HookAdditions(catalog, checking.key_of, clock)
+        self._additions = HookAdditions(catalog, checking.key_of, uptime)
         self._deliveries = Deliveries()
         self._arriving: dict[bytes, asyncio.Future[HookAnswer]] = {}
         self._inbox: deque[_Waiting] = deque()

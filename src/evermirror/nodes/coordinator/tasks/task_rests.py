@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
+from evermirror.core.set_back import SetBack
 from evermirror.model.task import TaskId
 
 SPARE = 64  # entries of tasks that no longer rest are thrown out when there are more than this, and than half
@@ -14,6 +15,7 @@ class Rests:
 
     def __init__(self) -> None:
         self._until: dict[TaskId, float] = {}
+        self._set_back = SetBack()
         self._next: list[
             tuple[float, TaskId]
         ] = []  # a heap; entries that are not so any more are passed over
@@ -43,6 +45,10 @@ class Rests:
 
     def due(self, now: float) -> list[TaskId]:
         """Those that have rested long enough, in order of their times; they rest no more."""
+        if step_s := self._set_back.by_s(now):
+            self._until = {task_id: at - step_s for task_id, at in self._until.items()}
+            self._next = [(at, task_id) for task_id, at in self._until.items()]
+            heapify(self._next)
         found = []
         while (at := self.next_at()) is not None and at <= now:
             found.append(heappop(self._next)[1])
