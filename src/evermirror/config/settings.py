@@ -337,7 +337,10 @@ class Worker(Section):
     token: Secret = Field(default=None, description="From `evermirror token create --role worker`.")
     coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
     weight: Number = Field(
-        default=1.0, gt=0, le=1000, description="Share of the load; 2 takes twice as much as 1."
+        default=1.0,
+        gt=0,
+        le=1000,
+        description="Share of the load; 2 takes twice as much as 1. Untrusted: a part of what its token says.",
     )
     capacity: MaybeCount = Field(default=None, ge=0, description="The most repositories it takes.")
 

@@ -62,7 +62,7 @@ from evermirror.model.wire import (
     Up,
     Welcomed,
 )
-from evermirror.model.worker import WorkerFacts, WorkerId
+from evermirror.model.worker import WorkerId, worker_facts
 from evermirror.nodes.coordinator.believing import believed
 from evermirror.nodes.coordinator.enacting import Enactor
 from evermirror.nodes.coordinator.greeting import hello_of, refusal
@@ -281,7 +281,7 @@ class Fleet:
         return WorkerConnected(
             session.number,
             self._bound.get(identity.token_id),
-            WorkerFacts(hello.name, identity.trusted, hello.weight, hello.capacity),
+            worker_facts(hello.name, identity.trusted, identity.limits, hello.weight, hello.capacity),
             hello.boot,
             hello.generation,
             hello.epoch,
