@@ -309,6 +309,9 @@ class Fleet(Section):
     grace: Duration = Field(
         default=10 * MINUTE, ge=0, description="A lost worker's repositories move after this."
     )
+    clone_patience: Duration = Field(
+        default=10 * MINUTE, gt=0, description="First clones without progress go to another worker then."
+    )
     task_patience: Duration = Field(
         default=HOUR,
         gt=0,
@@ -337,10 +340,7 @@ class Worker(Section):
     token: Secret = Field(default=None, description="From `evermirror token create --role worker`.")
     coordinator: MaybeAddress = Field(default=None, description="gRPC address of the coordinator.")
     weight: Number = Field(
-        default=1.0,
-        gt=0,
-        le=1000,
-        description="Share of the load; 2 takes twice as much as 1. Untrusted: a part of what its token says.",
+        default=1.0, gt=0, le=1000, description="Share of the load; 2 takes twice as much as 1."
     )
     capacity: MaybeCount = Field(default=None, ge=0, description="The most repositories it takes.")
 

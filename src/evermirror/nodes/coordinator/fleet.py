@@ -336,7 +336,8 @@ class Fleet:
             case Beat(status=status):
                 accepting = status.accepting_clones or self._alone(session)
                 self._accepting[worker] = accepting
-                self._enactor.handle(HeartbeatHeard(worker, session.number, accepting))
+                progress = hash(status.running) if status.running else 0
+                self._enactor.handle(HeartbeatHeard(worker, session.number, accepting, progress))
                 self._listener.beat(worker, status)
             case Numbered():
                 for n, report in enumerate(frame.reports):
