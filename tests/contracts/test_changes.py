@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from evermirror.edge.store.writes import RepoExcused, RepoFailed, RepoHeld, RepoSynced, RepoVerified
-from evermirror.model.access import Role
+from evermirror.errors import NotFound
+from evermirror.model.access import NO_LIMITS, Role, TokenLimits
 from evermirror.model.activity import Activity
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.repo import Host, Mode, Priority, RepoRecord, RepoSpec, RepoStatus
@@ -220,3 +221,13 @@ async def test_a_token_knows_who_runs_its_node(store):
     assert record.operator == "Alice & sons"
     assert (await store.find_token(plain)).operator == "Alice & sons"
     assert (await store.create_token("x", Role.WORKER))[1].operator == ""
+
+
+async def test_a_token_keeps_what_its_worker_may_have(store):
+    plain, record = await store.create_token("w", Role.WORKER, limits=TokenLimits(2.5, 400))
+    assert (await store.find_token(plain)).limits == record.limits == TokenLimits(2.5, 400)
+    assert (await store.limit_token("w", TokenLimits(capacity=7))).limits == TokenLimits(None, 7)
+    assert (await store.find_token(plain)).limits == TokenLimits(None, 7)
+    assert (await store.create_token("x", Role.WORKER))[1].limits == NO_LIMITS
+    with pytest.raises(NotFound):
+        await store.limit_token("nobody", NO_LIMITS)

@@ -320,6 +320,9 @@ class Fleet(Section):
     grace: Duration = Field(
         default=10 * MINUTE, ge=0, description="A lost worker's repositories move after this."
     )
+    clone_patience: Duration = Field(
+        default=10 * MINUTE, gt=0, description="First clones without progress go to another worker then."
+    )
     task_patience: Duration = Field(
         default=HOUR,
         gt=0,

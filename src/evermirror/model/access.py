@@ -32,6 +32,18 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLimits:
+    """What the worker of a token may have at most, unless it is trusted. None: the default, which is
+    model/worker.py's."""
+
+    weight: float | None = None  # share of the load
+    capacity: int | None = None  # repos that it holds
+
+
+NO_LIMITS = TokenLimits()  # its token says nothing
+
+
+@dataclass(frozen=True, slots=True)
 class TokenRecord:
     """One token, known by its hash only. Times are UTC seconds since the epoch."""
 
@@ -43,6 +55,7 @@ class TokenRecord:
     last_used_at: float | None = None
     revoked_at: float | None = None
     operator: str = ""  # who runs the node that shows it; of one operator only one counts in a quorum
+    limits: TokenLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType
 
+from evermirror.model.access import TokenLimits
+
 WorkerId = NewType("WorkerId", int)
 """An index from the bitmap of ids: the lowest that was free. What is hashed onto the ring."""
 
 WORKERS_MAX = 65_535  # ids fit two bytes in the tables of a million repos; the last value means nobody
+
+WEIGHT_MAX = 1000.0  # as the setting: a worker that says more would own the ring
+CAPACITY_MAX = 1_000_000_000  # repos; more than any fleet has
+UNTRUSTED_WEIGHT = 1.0  # where its token says nothing: as much as a worker that says nothing
+UNTRUSTED_CAPACITY = 10_000  # repos, where its token says nothing: the most that one stranger can spoil
 
 
 class Liveness(Enum):
@@ -37,6 +44,22 @@ class WorkerFacts:
     trusted: bool = False  # from the token: may hold private repos; its reports count as verified copies
     weight: float = 1.0
     capacity: int | None = None  # repos it holds at most
+
+
+def worker_facts(
+    name: str, trusted: bool, limits: TokenLimits, said_weight: float, said_capacity: int | None
+) -> WorkerFacts:
+    """A worker's weight and capacity, as they count. A trusted worker's word counts. An untrusted one has
+    what its token says; its own word can only lower that: a weight below 1 takes that part of it."""
+    if trusted:
+        return WorkerFacts(name, trusted, said_weight, said_capacity)
+    weight = UNTRUSTED_WEIGHT if limits.weight is None else limits.weight
+    capacity = UNTRUSTED_CAPACITY if limits.capacity is None else limits.capacity
+    if 0 < said_weight < 1:
+        weight *= said_weight
+    if said_capacity is not None:
+        capacity = min(capacity, said_capacity)
+    return WorkerFacts(name, trusted, weight, capacity)
 
 
 @dataclass(frozen=True, slots=True)

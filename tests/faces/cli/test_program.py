@@ -223,6 +223,25 @@ def test_tokens_are_made_listed_and_revoked_offline(run, tmp_path):
     assert database.parent.stat().st_mode & 0o077 == 0
 
 
+def test_the_token_of_an_untrusted_worker_says_its_weight_and_capacity(run):
+    made = ("token", "create", "--role", "worker", "--json")
+    plain = json.loads(run(*made, "--name", "plain").stdout)
+    assert (plain["weight"], plain["capacity"]) == (None, None)
+    strong = json.loads(run(*made, "--name", "strong", "--weight", "4", "--capacity", "50").stdout)
+    assert (strong["weight"], strong["capacity"]) == (4.0, 50)
+    listed = run("token", "list").stdout
+    assert "weight 1, at most 10000 repos" in listed, "the defaults are shown"
+    assert "weight 4, at most 50 repos" in listed
+    limited = run("token", "limit", "plain", "--weight", "2", "--json")
+    assert json.loads(limited.stdout)["weight"] == 2.0
+    assert "weight 2, at most 10000 repos" in run("token", "list").stdout
+    assert run("token", "limit", "nobody", "--weight", "2").returncode == 5
+    for wrong in (("--role", "reader"), ("--role", "worker", "--trusted")):
+        refused = run("token", "create", *wrong, "--weight", "4")
+        assert refused.returncode == 2, "a number that would not count is refused"
+    assert json.loads(run("audit", "--json").stdout)[0]["detail"] == {"weight": 2.0}
+
+
 @pytest.mark.parametrize(
     "args",
     [

@@ -118,7 +118,12 @@ def _(patch):
     patch.setattr(SimStore, "commit", late)
 
 
-@planted("a first clone that failed keeps its place", "settled", dead=0.5, calm_s=0.5 * HOUR)
+PATIENT = replace(SMALL.settings, clone_patience_s=100 * HOUR)  # or others would be given what hangs
+
+
+@planted(
+    "a first clone that failed keeps its place", "settled", dead=0.5, calm_s=0.5 * HOUR, settings=PATIENT
+)
 def _(patch):
     patch.setattr(Handover, "told_deferred", lambda self, row, c, draft: None)
 

@@ -33,3 +33,4 @@ class Reason(IntEnum):
     REHASHED = 8  # handed back
     OVERFULL = 9  # the bound was relaxed: nobody else could take it
     FOUND = 10  # told by a worker, never placed
+    SLOW = 11  # another worker took too long to clone it

@@ -26,10 +26,12 @@ class Member:
         "heard_at",
         "joining",
         "outbox",
+        "progress",
         "reconciled",
         "record",
         "serves",
         "session",
+        "stalled",
         "strays",
         "strays_shown",
         "told",
@@ -45,6 +47,8 @@ class Member:
         self.connected = False
         self.reconciled = False
         self.accepting = True
+        self.progress = 0  # as its last heartbeat told
+        self.stalled = False  # it does not complete what it is asked for: nothing more is, for a while
         self.heard_at = record.last_alive_at  # UTC seconds
         self.grace_over = False  # it would be down if the brake were not on
         self.joining = False  # its share is not decided yet: what it holds may be wanted there in a moment
@@ -71,7 +75,7 @@ class Member:
     @property
     def takes(self) -> bool:
         """More may be placed on it."""
-        return self.keeps and self.record.liveness is Liveness.ALIVE and self.accepting
+        return self.keeps and self.record.liveness is Liveness.ALIVE and self.accepting and not self.stalled
 
     @property
     def ready(self) -> bool:

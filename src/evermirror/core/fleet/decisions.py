@@ -204,6 +204,9 @@ class AlertKind(Enum):
     DISK_FULL = "disk-full"  # a worker takes no new clones
     AGGREGATOR_DOWN = "aggregator-down"  # nobody can clone from it
     STALLED = "stalled"  # work waits, and none of it moves
+    SLOW = "slow-clones"  # a worker does not complete the first clones that it was asked for
+    UNVERIFIED = "unverified"  # repos that only untrusted workers say they hold
+    UNREACHABLE = "unreachable"  # no relay has a line to a worker: nobody can read what it holds
     STRAY = "stray"  # a worker holds repos that nobody knows of; they are left alone
 
 

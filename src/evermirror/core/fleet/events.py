@@ -93,11 +93,13 @@ class WorkerDisconnected:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatHeard:
-    """``accepting`` is False above the disk guard's mark, or where the disk does not take writes."""
+    """``accepting`` is False above the disk guard's mark, or where the disk does not take writes.
+    ``progress`` is another number whenever a sync that runs there got further; 0: none runs."""
 
     worker: WorkerId
     session: int
     accepting: bool = True
+    progress: int = 0
 
 
 @dataclass(frozen=True, slots=True)

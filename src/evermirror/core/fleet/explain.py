@@ -29,6 +29,7 @@ WHY = {
     Reason.REHASHED: "another worker handed it back",
     Reason.OVERFULL: "everybody else who may hold it is at the bound",
     Reason.FOUND: "told by the worker; never placed there",
+    Reason.SLOW: "another worker took too long to clone it",
 }
 
 STATES = {

@@ -103,6 +103,7 @@ def worker_views(
             strays=m.strays,
             unacked=len(m.outbox),
             heard_at=m.heard_at,
+            stalled=m.stalled,
             limits=limits_of(m.id),
         )
         for m in sorted(crew, key=lambda m: m.id)

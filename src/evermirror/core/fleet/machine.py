@@ -91,6 +91,7 @@ from evermirror.core.fleet.restoring import CHUNK as RESTORE_CHUNK
 from evermirror.core.fleet.restoring import Tables
 from evermirror.core.fleet.sessions import Sessions
 from evermirror.core.fleet.settings import FleetSettings
+from evermirror.core.fleet.slow import SLOW_LOOK, STALLED, SlowClones
 from evermirror.core.fleet.telling import Telling
 from evermirror.core.fleet.views import Losing, RepoView, Restored, Totals, WorkerView
 from evermirror.core.fleet.wheel import TimerWheel
@@ -127,13 +128,25 @@ class FleetMachine:
         self._membership = Membership(
             self._table, self._crew, self._attendance, self._placing, self._handover, self._pace
         )
+        self._slow = SlowClones(
+            settings.clone_patience_s,
+            self._table,
+            self._crew,
+            self._attendance,
+            self._placing,
+            self._membership,
+            self._handover,
+            self._timers,
+        )
         self._rates = FleetRates(settings, self._table, self._crew)
         self._words = Words(
             settings.compare_every_s,
             self._crew,
             self._sessions,
             self._reconciler,
-            Telling(self._table, self._reconciler, self._membership, self._placing, self._handover),
+            Telling(
+                self._table, self._reconciler, self._membership, self._placing, self._handover, self._slow
+            ),
             self._rates,
             self._attendance,
             self._timers,
@@ -171,6 +184,8 @@ class FleetMachine:
             NUDGE: lambda row, now, draft: draft.touched.update({row: None}),
             BARRED: lambda row, now, draft: self._placing.unbar(row),
             SWEEP: self._sweep,
+            SLOW_LOOK: lambda about, now, draft: self._slow.look(now.utc_s, draft),
+            STALLED: lambda worker, now, draft: self._slow.try_again(worker, draft),
         }
         self._attendance.tick(started.mono_s, started.utc_s, Draft(self._table, self._crew))
         self._timers.set((SWEEP, 0), settings.compare_every_s)
@@ -339,6 +354,7 @@ class FleetMachine:
         if member.accepting is not event.accepting or member.record.liveness is not Liveness.ALIVE:
             return False
         self._attendance.heard(member, now.utc_s)
+        self._slow.heard(member, event.progress)
         return True
 
     def _heartbeat_heard(self, event: HeartbeatHeard, now: Moment, draft: Draft) -> None:
@@ -346,6 +362,7 @@ class FleetMachine:
         if member is None:
             return
         self._membership.heard(member, now.utc_s, draft)
+        self._slow.heard(member, event.progress)
         if member.accepting is not event.accepting:
             self._membership.set_accepting(member, event.accepting, now.utc_s, draft)
 
@@ -365,6 +382,7 @@ class FleetMachine:
             self._membership.retire(member, now.utc_s, draft)
             self._inbox.forget(member.id)
             self._rates.forget(member.id)
+            self._slow.forget(member.id)
             self._timers.cancel((COMPARE, member.id))
 
     def _brake_overruled(self, event: BrakeOverruled, now: Moment, draft: Draft) -> None:

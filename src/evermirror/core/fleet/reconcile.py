@@ -24,7 +24,7 @@ from evermirror.core.fleet.crew import Member
 from evermirror.core.fleet.digests import RangeDigests, digests_of, range_of, ranges_of
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import HeldCopy
-from evermirror.core.fleet.handover import ASKED, DEFERRED, HELD, PLANNED, UNTOLD, Handover
+from evermirror.core.fleet.handover import ASKED, DEFERRED, HELD, PLANNED, STOPPING, UNTOLD, Handover
 from evermirror.core.fleet.table import NONE, TRUSTED_ONLY, FleetTable
 from evermirror.model.repo import RepoKey
 
@@ -105,9 +105,11 @@ class Reconciler:
 
     # In the middle of a session
 
-    def verified(self, member: Member, copies: Iterable[HeldCopy], now_s: float, draft: Draft) -> None:
-        """Clones done, and syncs that changed refs."""
+    def verified(self, member: Member, copies: Iterable[HeldCopy], now_s: float, draft: Draft) -> list[float]:
+        """Clones done, and syncs that changed refs; how long ago the first clones among them were asked
+        for."""
         table = self._table
+        took_s: list[float] = []
         for held in copies:
             row = table.row_of(held.key)
             if row < 0:
@@ -118,10 +120,13 @@ class Reconciler:
             if c < 0:
                 c = self._found(row, member, now_s, draft)
             before = table.c_state[c]
+            if before in (ASKED, STOPPING):
+                took_s.append(now_s - float(table.c_since[c]))
             self._handover.told_complete(row, c, held.digest, held.verified_s, draft)
             alone = table.first[row] == c and table.c_next[c] < 0
             if before != HELD or not alone or table.c_rank[c] == UNWANTED:
                 draft.touched[row] = None
+        return took_s
 
     def dropped(self, member: Member, keys: Iterable[RepoKey], draft: Draft) -> None:
         for key in keys:

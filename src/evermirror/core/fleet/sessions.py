@@ -19,9 +19,7 @@ from evermirror.core.fleet.decisions import AckReports, Other, Refuse, ReportTak
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import ReportId, WorkerConnected
 from evermirror.core.fleet.inbox import Inbox, Taken
-from evermirror.model.worker import WORKERS_MAX, WorkerId
-
-WEIGHT_MAX = 1000.0  # as the setting: a worker that says more would own the ring
+from evermirror.model.worker import WEIGHT_MAX, WORKERS_MAX, WorkerId
 
 
 class Sessions:

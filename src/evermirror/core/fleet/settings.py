@@ -25,6 +25,7 @@ class FleetSettings:
     moves_first: int = 8  # clones asked of a worker at first; doubles while they succeed (slow start)
     moves_per_worker: int = 256  # clones asked of one worker and not yet done
     moves_total: int = 20_000  # the same for the whole fleet: upstreams are shared
+    clone_patience_s: float = 10 * MINUTE  # a worker may show no progress in first clones, at least
     nudge_gap_s: float = 10 * MINUTE  # between two requests to bring differing copies together
     compare_every_s: float = 30 * MINUTE  # full comparison with a worker, by digests of ranges
     outbox_max: int = 1024  # commands sent to one worker and not acknowledged

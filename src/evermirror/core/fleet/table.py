@@ -48,6 +48,7 @@ __all__ = [
     "PINNED",
     "REMOVED",
     "REPLICAS_MAX",
+    "SALTS",
     "TRUSTED_ONLY",
     "UNWANTED",
     "URGENT",
@@ -66,6 +67,7 @@ URGENT = 32  # of a high priority: its first clone goes before others
 
 NONE = -1  # no such row, no such copy
 REPLICAS_MAX = UNWANTED - 1  # ranks are one byte
+SALTS = 256  # one byte; beyond it the walk begins at its first place again
 
 
 class FleetTable:

@@ -17,10 +17,9 @@ from evermirror.core.fleet.handover import Handover
 from evermirror.core.fleet.membership import Membership, tell_strays
 from evermirror.core.fleet.placing import Placing
 from evermirror.core.fleet.reconcile import Reconciler
-from evermirror.core.fleet.table import FleetTable
+from evermirror.core.fleet.slow import SlowClones
+from evermirror.core.fleet.table import SALTS, FleetTable
 from evermirror.model.repo import RepoKey
-
-SALTS = 256  # one byte; beyond it the walk begins at its first place again
 
 
 class Telling:
@@ -33,12 +32,14 @@ class Telling:
         membership: Membership,
         placing: Placing,
         handover: Handover,
+        slow: SlowClones,
     ) -> None:
         self._table = table
         self._reconciler = reconciler
         self._membership = membership
         self._placing = placing
         self._handover = handover
+        self._slow = slow
 
     def told_all(self, member: Member, now_s: float, draft: Draft) -> None:
         """A fresh session: it is known what it holds, and commands may be sent."""
@@ -55,6 +56,11 @@ class Telling:
         """What is wanted on it and is not there is planned anew: elsewhere, where its disk is full."""
         if not member.accepting:
             self._membership.move_waiting(member, now_s, draft)
+
+    def cloned(self, member: Member, took_s: Iterable[float], draft: Draft) -> None:
+        """First clones are complete, so long after they were asked for."""
+        for each_s in took_s:
+            self._slow.done(member, each_s, draft)
 
     def handed_back(self, member: Member, keys: Iterable[RepoKey], now_s: float, draft: Draft) -> None:
         """No room there: another place on the ring for each, and not this worker for a while."""

@@ -70,6 +70,7 @@ class WorkerView:
     strays: int  # told by it, known to nobody
     unacked: int  # commands that it has not taken in yet
     heard_at: float  # UTC seconds, of its last sign of life
+    stalled: bool = False  # it completed nothing of what it was asked for, and is asked for nothing now
     limits: ApplySettings | None = None  # its shares of the fleet's rates, as it was told last
 
 

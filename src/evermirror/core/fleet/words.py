@@ -68,7 +68,8 @@ class Words:
     def copies_verified(self, event: CopiesVerified, now: Moment, draft: Draft) -> None:
         member = self._sessions.report(event.id, draft)
         if member is not None:
-            self._reconciler.verified(member, event.copies, now.utc_s, draft)
+            took_s = self._reconciler.verified(member, event.copies, now.utc_s, draft)
+            self._telling.cloned(member, took_s, draft)
 
     def copies_dropped(self, event: CopiesDropped, now: Moment, draft: Draft) -> None:
         member = self._sessions.report(event.id, draft)

@@ -16,6 +16,9 @@ LEVELS = {
     AlertKind.AGGREGATOR_DOWN: Level.CRITICAL,  # people clone from it
     AlertKind.DISK_FULL: Level.WARNING,  # its repos are still served, and fetched
     AlertKind.STALLED: Level.ERROR,
+    AlertKind.SLOW: Level.WARNING,  # what it was asked for is with others
+    AlertKind.UNVERIFIED: Level.ERROR,  # perhaps nobody has them
+    AlertKind.UNREACHABLE: Level.WARNING,  # what it holds goes to others
     AlertKind.STRAY: Level.WARNING,
 }
 

@@ -122,6 +122,27 @@ WORDINGS: Mapping[str, Wording] = {
             "{about}：有工作在等待，长时间毫无进展",
         ),
     ),
+    "slow-clones": Wording(
+        "Worker completes no clones",
+        "工作节点未完成克隆",
+        (
+            "工作节点 {about} 在 {minutes} 分钟内没有完成任何首次克隆，这些仓库转交其他节点",
+            "工作节点 {about} 没有完成首次克隆，这些仓库转交其他节点",
+        ),
+    ),
+    "unverified": Wording(
+        "Repos without a verified copy",
+        "仓库没有经过验证的副本",
+        (
+            "{count} 个仓库只由不受信任的工作节点声称持有，尚未验证：{why}",
+            "有仓库只由不受信任的工作节点声称持有，尚未验证",
+        ),
+    ),
+    "unreachable": Wording(
+        "No relay reaches a worker",
+        "中继无法连接工作节点",
+        ("没有中继能连接到工作节点 {about}，它持有的仓库转交其他节点",),
+    ),
     "stray": Wording(
         "Unknown repos on a worker",
         "工作节点存有未知仓库",

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from evermirror.model.access import Role
+from evermirror.model.access import NO_LIMITS, Role, TokenLimits
 from evermirror.model.wire import Down, Up
 
 SEND_S = 30.0  # a side that reads nothing for so long is as good as gone
@@ -36,6 +36,7 @@ class Identity:
     role: Role
     trusted: bool
     operator: str = ""  # who runs it, as the token says
+    limits: TokenLimits = NO_LIMITS
 
 
 class Peer(Protocol):

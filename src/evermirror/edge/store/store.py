@@ -50,7 +50,7 @@ from evermirror.edge.store.watch_store import WatchStore
 from evermirror.edge.store.whole import whole
 from evermirror.edge.store.writes import Entry
 from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit, UsageError
-from evermirror.model.access import AuditRecord, Role, TokenRecord
+from evermirror.model.access import NO_LIMITS, AuditRecord, Role, TokenLimits, TokenRecord
 from evermirror.model.changes import Change
 from evermirror.model.failure import FailureError
 from evermirror.model.pull import Project, Strategy
@@ -344,11 +344,23 @@ class Store(
     # Tokens
 
     async def create_token(
-        self, name: str, role: Role, *, trusted: bool = False, operator: str = ""
+        self,
+        name: str,
+        role: Role,
+        *,
+        trusted: bool = False,
+        operator: str = "",
+        limits: TokenLimits = NO_LIMITS,
     ) -> tuple[str, TokenRecord]:
         """The token itself, shown this once, and its record. ``Conflict`` when the name is in use."""
-        new = tokens.create(self._db, name, role, trusted=trusted, operator=operator, now=self._clock())
+        new = tokens.create(
+            self._db, name, role, trusted=trusted, operator=operator, limits=limits, now=self._clock()
+        )
         return await whole(new)
+
+    async def limit_token(self, id_or_name: int | str, limits: TokenLimits) -> TokenRecord:
+        """Change the weight and capacity of an untrusted worker. Raises ``NotFound``."""
+        return await whole(tokens.limit(self._db, id_or_name, limits))
 
     async def find_token(self, plain: str) -> TokenRecord | None:
         """None for one unknown or revoked. Record its use with ``TokenUsed``."""

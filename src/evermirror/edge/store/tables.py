@@ -177,6 +177,8 @@ tokens = sa.Table(
     sa.Column("last_used_at", sa.Double()),
     sa.Column("revoked_at", sa.Double()),
     sa.Column("operator", _text(), nullable=False, server_default=""),  # who runs the node that shows it
+    sa.Column("weight", sa.Double()),  # of an untrusted worker, like its capacity; NULL: the default
+    sa.Column("capacity", sa.BigInteger()),
     sqlite_autoincrement=True,
 )
 

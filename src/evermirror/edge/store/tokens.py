@@ -13,13 +13,28 @@ from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
 from evermirror.edge.store.tables import tokens
 from evermirror.errors import Conflict, NotFound
-from evermirror.model.access import TOKEN_BYTES, TOKEN_PREFIX, Role, TokenRecord, has_token_form
+from evermirror.model.access import (
+    NO_LIMITS,
+    TOKEN_BYTES,
+    TOKEN_PREFIX,
+    Role,
+    TokenLimits,
+    TokenRecord,
+    has_token_form,
+)
 
 _LIVE = tokens.c.revoked_at.is_(None)
 
 
 async def create(
-    db: Database, name: str, role: Role, *, trusted: bool, operator: str = "", now: float
+    db: Database,
+    name: str,
+    role: Role,
+    *,
+    trusted: bool,
+    operator: str = "",
+    limits: TokenLimits = NO_LIMITS,
+    now: float,
 ) -> tuple[str, TokenRecord]:
     """The token itself, which is not stored, and what is. A name is unique among tokens not revoked."""
     plain = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
@@ -31,6 +46,8 @@ async def create(
         "trusted": trusted,
         "created_at": now,
         "operator": rows.name_in(operator, "operator"),
+        "weight": limits.weight,
+        "capacity": limits.capacity,
     }
     async with db.write() as c:
         taken = sa.select(tokens.c.id).where(tokens.c.name == name, _LIVE)
@@ -66,11 +83,20 @@ async def revoked_since(db: Database, at: float) -> tuple[TokenRecord, ...]:
 
 async def revoke(db: Database, id_or_name: int | str, *, now: float) -> TokenRecord:
     """By id, or by the name of one not revoked."""
+    return await _change(db, id_or_name, revoked_at=now)
+
+
+async def limit(db: Database, id_or_name: int | str, limits: TokenLimits) -> TokenRecord:
+    """By id, or by the name of one not revoked."""
+    return await _change(db, id_or_name, weight=limits.weight, capacity=limits.capacity)
+
+
+async def _change(db: Database, id_or_name: int | str, **values: float | None) -> TokenRecord:
     if isinstance(id_or_name, str):
         which = tokens.c.name == (id_or_name if rows.storable(id_or_name) else None)
     else:
         which = tokens.c.id == min(id_or_name, 2**31 - 1)
-    statement = tokens.update().where(which, _LIVE).values(revoked_at=now).returning(tokens)
+    statement = tokens.update().where(which, _LIVE).values(**values).returning(tokens)
     async with db.write() as c:
         row = (await c.execute(statement)).first()
     if row is None:
@@ -100,4 +126,5 @@ def _out(row: Any) -> TokenRecord:
         last_used_at=row.last_used_at,
         revoked_at=row.revoked_at,
         operator=row.operator,
+        limits=TokenLimits(row.weight, row.capacity),
     )

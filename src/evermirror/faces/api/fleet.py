@@ -129,6 +129,9 @@ class AlertView(BaseModel):
         "accusation",
         "stray",
         "stalled",
+        "slow-clones",
+        "unverified",
+        "unreachable",
         "disk-full",
     ]
     about: str = Field(description="The worker or aggregator, or `fleet`")

@@ -10,13 +10,20 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from evermirror.errors import EnvironmentUnfit, EvermirrorError, NotFound
+from evermirror.errors import EnvironmentUnfit, EvermirrorError, NotFound, UsageError
 from evermirror.faces.api.text import iso, iso_or_none
 from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import AsJson, ConfigFile, DataDir, database_file, offline_settings
 from evermirror.faces.cli.output import age, print_json, print_table, say, warn
 from evermirror.importing import kept_for_good
-from evermirror.model.access import Role, TokenRecord
+from evermirror.model.access import NO_LIMITS, Role, TokenLimits, TokenRecord
+from evermirror.model.worker import (
+    CAPACITY_MAX,
+    UNTRUSTED_CAPACITY,
+    UNTRUSTED_WEIGHT,
+    WEIGHT_MAX,
+    worker_facts,
+)
 
 if TYPE_CHECKING:
     from evermirror.config import Config
@@ -24,6 +31,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 N = TypeVar("N")
+
+Weight = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        max=WEIGHT_MAX,
+        metavar="W",
+        show_default=False,
+        help=f"Of an untrusted worker: share of the load; {UNTRUSTED_WEIGHT:g} where not said.",
+    ),
+]
+Capacity = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=CAPACITY_MAX,
+        metavar="N",
+        show_default=False,
+        help=f"Of an untrusted worker: the most repositories it holds; {UNTRUSTED_CAPACITY} where not said.",
+    ),
+]
 
 app = typer.Typer(
     cls=Group, no_args_is_help=True, help="Make, list and revoke tokens; works offline on the data folder."
@@ -52,15 +80,22 @@ def create(
             help="Of a worker: who runs it. Workers of one operator vouch for each other only once.",
         ),
     ] = "",
+    weight: Weight = None,
+    capacity: Capacity = None,
     data: DataDir = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a token. It is shown once; only its hash is kept."""
+    limits = TokenLimits(weight, capacity)
+    if limits != NO_LIMITS:
+        _check_limited(role, trusted=trusted)
 
     async def work(store: Store) -> tuple[str, TokenRecord]:
-        plain, record = await store.create_token(name, role, trusted=trusted, operator=operator)
-        detail = {"role": role.value} | ({"operator": operator} if operator else {})
+        plain, record = await store.create_token(
+            name, role, trusted=trusted, operator=operator, limits=limits
+        )
+        detail = {"role": role.value} | ({"operator": operator} if operator else {}) | _told(limits)
         await store.audit(_actor(), "token.create", record.name or str(record.id), detail)
         return plain, record
 
@@ -98,14 +133,69 @@ def list_tokens(data: DataDir = None, config: ConfigFile = None, as_json: AsJson
         print_json([_fields(r) for r in records])
         return
     print_table(
-        ["id", "name", "role", "trusted", "operator", "made", "last used", "revoked"],
+        ["id", "name", "role", "trusted", "operator", "limits", "made", "last used", "revoked"],
         [
-            [r.id, r.name, r.role.value, r.trusted, r.operator]
+            [r.id, r.name, r.role.value, r.trusted, r.operator, _limits_text(r)]
             + [age(at) for at in (r.created_at, r.last_used_at, r.revoked_at)]
             for r in records
         ],
         right=["id"],
     )
+
+
+@app.command(cls=Command)
+def limit(
+    which: Annotated[str, typer.Argument(metavar="ID|NAME", help="As `token list` shows it.")],
+    weight: Weight = None,
+    capacity: Capacity = None,
+    data: DataDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set the weight and capacity of an untrusted worker; they count when it connects next."""
+    limits = TokenLimits(weight, capacity)
+
+    async def work(store: Store) -> TokenRecord:
+        found = [
+            t for t in await store.list_tokens() if t.revoked_at is None and which in (t.name, str(t.id))
+        ]
+        if not found:
+            raise NotFound(f"there is no token {which!r}")
+        _check_limited(found[0].role, trusted=found[0].trusted)
+        record = await store.limit_token(found[0].id, limits)
+        await store.audit(_actor(), "token.limit", record.name or str(record.id), _told(limits))
+        return record
+
+    record = _on_store(data, config, work, None)
+    if record is None:
+        raise NotFound(f"there is no token {which!r}")
+    if as_json:
+        print_json(_fields(record))
+    else:
+        say(f"token {record.id} {record.name}: {_limits_text(record)}")
+
+
+def _check_limited(role: Role, *, trusted: bool) -> None:
+    if role is not Role.WORKER:
+        raise UsageError(f"a token of the role {role.value} has no weight and no capacity")
+    if trusted:
+        raise UsageError(
+            "a trusted worker says its own weight and capacity",
+            hint="Set worker.weight and worker.capacity where it runs",
+        )
+
+
+def _told(limits: TokenLimits) -> dict[str, float]:
+    said = {"weight": limits.weight, "capacity": limits.capacity}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _limits_text(record: TokenRecord) -> str:
+    """``weight 1, at most 10000 repos``; empty where the worker's own word counts."""
+    if record.role is not Role.WORKER or record.trusted:
+        return ""
+    counts = worker_facts("", False, record.limits, 1.0, None)
+    return f"weight {counts.weight:g}, at most {counts.capacity} repos"
 
 
 @app.command(cls=Command)
@@ -231,6 +321,8 @@ def _fields(record: TokenRecord) -> dict[str, object]:
         "role": record.role.value,
         "trusted": record.trusted,
         "operator": record.operator,
+        "weight": record.limits.weight,
+        "capacity": record.limits.capacity,
         "created_at": iso(record.created_at),
         "last_used_at": iso_or_none(record.last_used_at),
         "revoked_at": iso_or_none(record.revoked_at),

@@ -60,7 +60,7 @@ class Door:
         record = await self._store.find_token(token)
         if record is None:
             return None
-        return Identity(record.id, record.name, record.role, record.trusted, record.operator)
+        return Identity(record.id, record.name, record.role, record.trusted, record.operator, record.limits)
 
     async def run(self) -> None:
         """Waits for the first token of a worker, then listens until cancelled."""

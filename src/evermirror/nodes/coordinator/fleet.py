@@ -64,7 +64,7 @@ from evermirror.model.wire import (
     Up,
     Welcomed,
 )
-from evermirror.model.worker import Duty, WorkerFacts, WorkerId, WorkerRecord
+from evermirror.model.worker import Duty, WorkerId, WorkerRecord, worker_facts
 from evermirror.nodes.coordinator.believing import believed
 from evermirror.nodes.coordinator.enacting import Enactor
 from evermirror.nodes.coordinator.greeting import hello_of, refusal
@@ -297,7 +297,7 @@ class Fleet:
         return WorkerConnected(
             session.number,
             self._bound.get(identity.token_id),
-            WorkerFacts(hello.name, identity.trusted, hello.weight, hello.capacity),
+            worker_facts(hello.name, identity.trusted, identity.limits, hello.weight, hello.capacity),
             hello.boot,
             hello.generation,
             hello.epoch,
@@ -352,7 +352,8 @@ class Fleet:
             case Beat(status=status):
                 accepting = status.accepting_clones or self._alone(session)
                 self._accepting[worker] = accepting
-                self._enactor.handle(HeartbeatHeard(worker, session.number, accepting))
+                progress = hash(status.running) if status.running else 0
+                self._enactor.handle(HeartbeatHeard(worker, session.number, accepting, progress))
                 self._listener.beat(worker, status)
             case Numbered():
                 for n, report in enumerate(frame.reports):

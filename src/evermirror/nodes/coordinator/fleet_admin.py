@@ -110,11 +110,11 @@ class FleetAdmin:
     def _look(self) -> FleetView:
         machine, now = self._fleet.machine, self._utc()
         seen, totals = machine.workers(), machine.totals()
-        reasons = {a.about: a for a in self._alerts() if a.kind is AlertKind.QUARANTINE}
+        raised = {(alert.kind, alert.about): alert for alert in self._alerts()}
         workers = tuple(self._info(w, now) for w in seen)
         alerts = tuple(
             chain(
-                _standing(seen, totals, reasons),
+                _standing(seen, totals, raised),
                 _away(self.registered()),
                 _full(workers),
                 _accusations(self._alerts()),
@@ -295,7 +295,7 @@ def _accusations(raised: Iterable[Alert]) -> Iterator[StandingAlert]:
 
 
 def _standing(
-    workers: Iterable[WorkerView], totals: Totals, reasons: Mapping[str, Alert]
+    workers: Iterable[WorkerView], totals: Totals, raised: Mapping[tuple[AlertKind, str], Alert]
 ) -> Iterator[StandingAlert]:
     """From the state itself, so that it holds after a restart too; only the reason of a quarantine does not
     outlast it (the audit log has it)."""
@@ -308,12 +308,16 @@ def _standing(
     for worker in workers:
         name = worker.record.facts.name
         if worker.record.duty is Duty.QUARANTINED:
-            known = reasons.get(name)
+            known = raised.get((AlertKind.QUARANTINE, name))
             text = known.text if known is not None else f"worker {name} is quarantined"
             yield StandingAlert(AlertKind.QUARANTINE, name, text, known.facts if known is not None else {})
         elif worker.record.liveness is Liveness.DOWN:
             text = f"worker {name} is down; its repos go to others"
             yield StandingAlert(AlertKind.WORKER_DOWN, name, text)
+        if worker.stalled:
+            known = raised.get((AlertKind.SLOW, name))
+            text = known.text if known is not None else f"worker {name} completes no first clones"
+            yield StandingAlert(AlertKind.SLOW, name, text, known.facts if known is not None else {})
         if worker.strays:
             text = (
                 f"worker {name} holds repos that the catalog never had: {worker.strays}; they are left alone"

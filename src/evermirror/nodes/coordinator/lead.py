@@ -374,6 +374,7 @@ def fleet_settings(config: Config, *, alone: bool) -> FleetSettings:
         heartbeat_s=fleet.heartbeat,
         max_missed=fleet.max_missed,
         grace_s=fleet.grace,
+        clone_patience_s=fleet.clone_patience,
         warm_up_s=0.0 if alone else fleet.warm_up,
         min_workers=fleet.min_workers,
         rebalance_gap_s=min(usual.rebalance_gap_s, fleet.grace),

@@ -195,8 +195,8 @@ class SimCoordinator:
         if worker is None:
             return
         match message:
-            case Beat(accepting):
-                self._handle(HeartbeatHeard(worker, session, accepting))
+            case Beat(accepting, progress):
+                self._handle(HeartbeatHeard(worker, session, accepting, progress))
             case Took(seq):
                 self._handle(CommandsAcked(worker, session, seq))
             case Report():

@@ -26,6 +26,7 @@ class Hello:
 @dataclass(frozen=True, slots=True)
 class Beat:
     accepting: bool
+    progress: int = 0  # another number whenever a clone got further; 0: none runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class Lie(Enum):
     """What an untrusted worker may be up to."""
 
     CLAIMS = "claims"  # says at once that it has what it was asked for, and clones nothing
+    IGNORES = "ignores"  # sends heartbeats, and does nothing of what it is asked for
     GARBLES = "garbles"  # has it, and reports another digest
     INVENTS = "invents"  # tells of copies it never had nor was asked for
 
@@ -237,7 +238,8 @@ class SimWorker:
 
     def _beat(self, link: Link) -> None:
         if link is self.link:
-            self.world.network.send(link, UP, Beat(self.accepting))
+            progress = round(self.world.time.now * 1000) if self.clones.running else 0
+            self.world.network.send(link, UP, Beat(self.accepting, progress))
             gap = self.world.plan.settings.heartbeat_s * (0.9 + 0.2 * self.world.rng.random())
             self.world.time.after(gap, self._beat, link)
 
@@ -333,6 +335,8 @@ class SimWorker:
             self.primaries.discard(key)
         if key in self.disk:
             self._verified(key, self.disk[key])
+        elif self.lies is Lie.IGNORES:
+            return
         elif self.lies is Lie.CLAIMS:
             self.claimed[key] = self.world.catalog.version(key)
             self._verified(key, self.claimed[key])

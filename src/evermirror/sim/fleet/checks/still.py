@@ -2,7 +2,7 @@
 
 A repo leaves a worker that could keep it only when
 - a worker joined (or came back, or had nothing) and takes its share: at most 1.1 times that share in all;
-- its worker held more than its bound, or has no room and nothing of the repo;
+- its worker held more than its bound, or has no room and nothing of the repo, or is stalled;
 - it was handed back, was pinned elsewhere, became private, wants fewer copies, or left the catalog.
 A coordinator's restart is no reason. Neither is a worker that is suspected.
 """
@@ -116,11 +116,11 @@ class Still:
             )
 
     def _has_no_room(self, step: CopyStep) -> bool:
-        """Its disk is full, and nothing of the repo is there."""
+        """Its disk is full or it is stalled, and nothing of the repo is there."""
         if self._scene.machine is None or step.after is not None:
             return False
         views = self._scene.machine.workers()
-        return any(view.record.id == step.worker and not view.accepting for view in views)
+        return any(v.record.id == step.worker and not (v.accepting and not v.stalled) for v in views)
 
     def _take_share(self, joiner: WorkerId) -> None:
         self._claimed[joiner] += 1

@@ -6,7 +6,7 @@ import { wordOr } from "../lib/words.js";
 
 const REPOS = new Set(["repo-held", "repo-renamed", "split", "project-failing", "project-paused"]);
 const TARGETS = new Set(["target-paused", "target-conflict", "target-refused", "visibility", "target-credential"]);
-const WORKERS = new Set(["worker-down", "quarantine", "disk-full", "stray", "accused"]);
+const WORKERS = new Set(["worker-down", "quarantine", "disk-full", "stray", "accused", "slow-clones", "unreachable"]);
 const FLEET = new Set(["brake", "no-room", "accusation", "stalled"]);
 const HOSTS = new Set(["source-weather", "hooks-silent"]);
 
