@@ -39,7 +39,9 @@ class Move:
     async def nearby(self, *sources):
         server = GitServer(self.old.git, ServeSettings(shows_kept=True))
         held = self.old.mirrors.path
-        lines = MirrorLines(server, lambda key: held(key) if held(key).is_dir() else None)
+        lines = MirrorLines(
+            server, lambda key: held(key) if held(key).is_dir() else None, lambda key, evidence: None
+        )
         async with self.fleet.serving(lines), self.fleet.asking() as asking, Gateway(asking) as gateway:
             access = self.fleet.access(OTHER)
             nearby = Nearby(self.new.git, self.new.mirrors, asking, gateway, lambda: access)

@@ -107,7 +107,9 @@ async def make_worker(
     worker = Worker(parts, settings)
     uplink.attach(worker)
     server = GitServer(git, replace(serve_settings(config), shows_kept=True, cache_folder=None))
-    lines = ServingLines(MirrorLines(server, worker.mirror_path), ServingLimits(config.relay.lines))
+    lines = ServingLines(
+        MirrorLines(server, worker.mirror_path, worker.suspect), ServingLimits(config.relay.lines)
+    )
 
     def take_access(access: Access) -> None:
         asking.set_access(access)

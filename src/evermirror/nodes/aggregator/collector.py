@@ -89,7 +89,7 @@ async def collecting_side(
         reached.tell_arrivals(collecting.arrived)
         for work in (care.run, collecting.run, uplink.run, lambda: _keep_tidy(mirrors)):
             await stack.enter_async_context(running(work, broken))
-        served = ServedCollected(store, mirrors, collecting, readers, server)
+        served = ServedCollected(store, mirrors, collecting, readers, care.checks, server)
         yield CollectorSide(uplink, collecting, store, mirrors, reached, served)
 
 
