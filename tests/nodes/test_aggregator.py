@@ -20,6 +20,7 @@ from evermirror.model.relay import Denial
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.aggregator import collected_care, collecting, patient_store
 from evermirror.nodes.aggregator.aggregator_node import aggregating
+from tests.support import damage
 from tests.support.aggregation import Aggregation, Dial, run_client
 from tests.support.gitrepo import UpstreamRepo, read_refs, run_git
 from tests.support.upstream import UpstreamServer
@@ -272,6 +273,20 @@ async def test_a_mirror_that_upkeep_finds_damaged_is_replaced_and_served_again(f
         for pack in path.glob("objects/pack/*.pack"):
             pack.chmod(0o600)
             pack.write_bytes(pack.read_bytes()[:-30] + bytes(30))
+        await fleet.until(lambda: _is(lambda: node.side.collecting.figures().attempts[End.DONE] >= 2))
+        await fleet.until_tip(node, key, repo.tip())
+        run_git(path, "fsck", "--full", "--strict")
+
+
+@pytest.mark.parametrize("harm", [damage.truncate_pack, damage.null_ref, damage.remove_head])
+async def test_a_mirror_that_a_client_finds_damaged_is_replaced_and_served_again(fleet, tmp_path, harm):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        path = node.side.mirrors.path(RepoKey(key))
+        await asyncio.to_thread(harm, path)
+        code, said = await run_client("clone", "--mirror", f"{node.url}/git/{key}", str(tmp_path / "c"))
+        assert (code, "0" * 40 in said) == (128, False)
         await fleet.until(lambda: _is(lambda: node.side.collecting.figures().attempts[End.DONE] >= 2))
         await fleet.until_tip(node, key, repo.tip())
         run_git(path, "fsck", "--full", "--strict")

@@ -44,6 +44,7 @@ class Move:
             lambda key: held(key) if held(key).is_dir() else None,
             is_public=lambda key: True,
             in_contact=lambda: True,
+            suspect=lambda key, evidence: None,
         )
         async with self.fleet.serving(lines), self.fleet.asking() as asking, Gateway(asking) as gateway:
             access = self.fleet.access(OTHER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
@@ -73,12 +74,14 @@ class ServedMirrors:
         return None if path is None else replace(repo, path=path)
 
     def advertise(self, repo: ServedRepo, protocol: str, client: str) -> AsyncIterator[bytes]:
-        return told(self._server.advertise(repo.path, protocol, client=client))
+        on_damage = functools.partial(self._worker.suspect, repo.key)
+        return told(self._server.advertise(repo.path, protocol, client=client, on_damage=on_damage))
 
     def upload_pack(
         self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str, client: str
     ) -> AsyncIterator[bytes]:
-        return told(self._server.upload_pack(repo.path, body, protocol, client=client))
+        on_damage = functools.partial(self._worker.suspect, repo.key)
+        return told(self._server.upload_pack(repo.path, body, protocol, client=client, on_damage=on_damage))
 
 
 def _not_here_yet(record: RepoRecord) -> NotHereYet:

@@ -110,7 +110,13 @@ async def make_worker(
     worker = Worker(parts, settings)
     uplink.attach(worker)
     server = GitServer(git, replace(serve_settings(config), shows_kept=True, cache_folder=None))
-    service = MirrorLines(server, worker.mirror_path, worker.is_public, lambda: uplink.contact.held)
+    service = MirrorLines(
+        server,
+        worker.mirror_path,
+        is_public=worker.is_public,
+        in_contact=lambda: uplink.contact.held,
+        suspect=worker.suspect,
+    )
     lines = ServingLines(service, ServingLimits(config.relay.lines), clock=uplink.coordinator_clock)
 
     def take_access(access: Access) -> None:

@@ -17,9 +17,11 @@ from evermirror.edge.git.environment import GitSettings, Remote, environment, ss
 from evermirror.edge.git.process import Limits, run_process
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.failure import FailureError, FailureKind
+from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import Host, RepoKey, RepoSpec
 from tests.edge.git.mirror_world import World
 from tests.support.processes import children_of_me
+from tests.support.raw_server import always, http, raw_server
 
 CANARY = "s3cret+canary/äöü=%"
 
@@ -348,3 +350,23 @@ def test_a_listing_of_refs_is_read_without_peeled_tags_and_foreign_refs():
     seen = parse_ls_remote(output.encode())
     assert seen.refs == {"refs/heads/m": a, "refs/tags/v": b}
     assert seen.head == "refs/heads/m"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [("application/json", b'{"error":"maintenance"}'), ("text/plain", b"ok"), ("text/plain", b"")],
+)
+async def test_git_itself_takes_a_text_for_an_empty_repository_and_is_not_believed(git, kind, body):
+    async with raw_server(always(http(body, kind=kind))) as server:
+        url = f"http://127.0.0.1:{server.port}/x"
+        with pytest.raises(FailureError, match="not from git") as error:
+            await git.ls_remote(RepoSpec(RepoKey("127.0.0.1/x"), url, Host("127.0.0.1")), ["127.0.0.1"])
+        assert error.value.failure.kind is FailureKind.UNKNOWN
+
+
+@pytest.mark.parametrize("v2", [True, False])
+async def test_git_is_believed_that_a_smart_servers_repository_is_empty(git, upstream, v2):
+    upstream.protocol_v2 = v2
+    repo = upstream.create("empty", commits=0)
+    spec = RepoSpec(RepoKey("127.0.0.1/empty"), repo.url, Host("127.0.0.1"))
+    assert await git.ls_remote(spec, ["127.0.0.1"]) == RefSnapshot({})

@@ -472,6 +472,53 @@ async def test_damaged_indexes_over_sound_objects_are_removed_and_made_anew(tmp_
     assert (await maintenance.tend(repo.path, None, 0.99)).facts.has_commit_graph
 
 
+async def test_an_index_is_made_again_and_a_pack_goes_whose_objects_are_elsewhere(tmp_path, maintenance):
+    path = make_mirror(tmp_path, packs=3).path
+    before = everything(path)
+    kept = {p.name: p.read_bytes() for p in (path / "objects/pack").iterdir()}
+    run_git(path, "repack", "-a", "-d", "-q", "-F", "--window=0")
+    whole = pack_of(path)
+    for name, data in kept.items():
+        (path / "objects/pack" / name).write_bytes(data)
+    broken = path / "objects/pack" / next(name for name in sorted(kept) if name.endswith(".pack"))
+    broken.write_bytes(broken.read_bytes()[:-30])
+    index = whole.with_suffix(".idx")
+    index.chmod(0o600)
+    index.write_bytes(index.read_bytes()[:-10] + bytes(10))
+    result = await maintenance.run(path, Job.FSCK, None)
+    assert (result.damaged, result.failure) == (None, None)
+    assert not broken.exists()
+    assert not broken.with_suffix(".idx").exists()
+    assert whole.exists()
+    assert everything(path) == before
+    assert sound(path)
+    assert not is_damaged(path)
+
+
+async def test_a_broken_pack_with_objects_of_its_own_stays_for_the_clone_that_replaces_it(
+    tmp_path, maintenance
+):
+    path = make_mirror(tmp_path, packs=3).path
+    files = sorted(p.name for p in (path / "objects/pack").iterdir())
+    corrupt(pack_of(path))
+    result = await maintenance.run(path, Job.FSCK, None)
+    assert result.damaged is not None
+    assert {f for f in files if f.startswith("pack-")} <= {p.name for p in (path / "objects/pack").iterdir()}
+    assert is_damaged(path)
+
+
+async def test_what_a_kill_left_aside_is_put_back(tmp_path, maintenance):
+    path = make_mirror(tmp_path, packs=3).path
+    before = everything(path)
+    (path / "evermirror-broken").mkdir()
+    for file in list((path / "objects/pack").iterdir()):
+        file.rename(path / "evermirror-broken" / file.name)
+    result = await maintenance.run(path, Job.FSCK, None)
+    assert result.damaged is None
+    assert everything(path) == before
+    assert not (path / "evermirror-broken").exists()
+
+
 async def test_harmless_defects_of_honest_histories_are_no_damage(tmp_path, maintenance):
     repo = make_mirror(tmp_path, packs=2)
     tree = repo.git("rev-parse", "refs/heads/main^{tree}")

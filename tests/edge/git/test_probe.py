@@ -9,8 +9,10 @@ import pytest
 import trustme
 
 from evermirror.edge.git import probe_memory
+from evermirror.edge.git.command import Git
 from evermirror.edge.git.connection import HttpLimits
 from evermirror.edge.git.credentials import Credential, Redactor
+from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.pktline import encode
 from evermirror.edge.git.probe import Prober, ProbeSettings, Seen, Unchanged
 from evermirror.edge.net.resolver import Resolver
@@ -560,6 +562,47 @@ async def test_the_dumb_protocol_is_refused_clearly(prober, upstream):
     assert found.hint
 
 
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "", "application/octet-stream"])
+@pytest.mark.parametrize("body", [b'{"error":"maintenance"}', b"ok", b"ok\n", b"", b"0000", b"00000000"])
+async def test_a_text_with_http_200_is_no_empty_repository(prober, upstream, kind, body):
+    """A repo that was polled before, and one that never was."""
+    repo = upstream.create("x")
+    before = await prober.probe(spec_of(repo.url), None)
+    for spec, mark in ((spec_of(repo.url), before.mark), (spec_of(upstream.url("new")), None)):
+        upstream.fail_with(200, {"Content-Type": kind}, body.decode())
+        found = await failure(prober.probe(spec, mark))
+        assert found.kind is FailureKind.UNKNOWN
+        assert found.message.startswith(("HTTP 200, but not from git", "only the dumb http protocol"))
+        assert found.hint
+        assert prober.git.calls == []  # git takes such a text for an empty repository
+    upstream.heal()
+    assert isinstance(await prober.probe(spec_of(repo.url), before.mark), Unchanged)
+
+
+async def test_a_foreign_text_is_shown_in_part_and_without_secrets(prober, upstream):
+    upstream.fail_with(200, {"Content-Type": "text/plain"}, "down: s3cret-token\n" + "x" * 5000)
+    found = await failure(prober.probe(spec_of(upstream.url("x")), None))
+    assert found.message.startswith("HTTP 200, but not from git (text/plain): down: ")
+    assert "s3cret" not in found.message
+    assert len(found.message) < 300
+
+
+@pytest.mark.parametrize("body", [b"", b"0000", b"001e# service=git-upload-pack\n0000", b"ok"])
+async def test_an_incomplete_list_of_a_smart_server_is_no_empty_repository(make, tmp_path, body):
+    """Nobody understands it, git neither."""
+    prober = make()
+    prober._git = Git(GitSettings(tmp_path, schemes=frozenset({"http"})))
+    answer = http(body, kind="application/x-git-upload-pack-advertisement")
+
+    async def talk(c):
+        while asked := await c.request():
+            await c.say(answer if asked.startswith(b"GET") else http(b"", status=400))
+
+    async with raw_server(talk) as server:
+        spec = spec_of(f"http://127.0.0.1:{server.port}/x")
+        assert (await failure(prober.probe(spec, None))).kind is not FailureKind.NOT_FOUND
+
+
 async def test_a_closed_port_is_the_networks_fault(prober, upstream):
     upstream.close()
     found = await failure(prober.probe(spec_of(upstream.url("x")), None))
@@ -623,7 +666,7 @@ async def test_a_lying_or_refusing_git_is_believed_in_nothing(prober, body, kind
 async def test_what_only_git_understands_is_asked_through_git_and_remembered(prober, upstream):
     repo = upstream.create("x")
     real = GitLsRemote(prober.git.tmp_path)
-    async with raw_server(always(http(b"klingon", kind="application/octet-stream"))) as server:
+    async with raw_server(always(http(b"klingon", status=400))) as server:
         spec = spec_of(f"http://127.0.0.1:{server.port}/x")
 
         async def through_git(asked, addresses):

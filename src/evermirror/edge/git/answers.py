@@ -9,6 +9,7 @@
 | a redirect elsewhere                             | NOT_FOUND: moved; the target is named, never contacted |
 | a web page instead of git                        | NOT_FOUND; to a credential AUTH_FAILED: a login page   |
 | 408, 425, 5xx                                    | NETWORK_TIMEOUT                                        |
+| another text with HTTP 200                       | UNKNOWN: never an empty repository                     |
 | the dumb protocol, and the rest                  | UNKNOWN                                                |
 """
 
@@ -30,6 +31,7 @@ EPOCH_MIN_S = 1_000_000_000  # a reset time above this is a date, below it a num
 BODY_LOOKED_AT_BYTES = 2000  # of an error page, for signs of a rate limit
 BODY_SHOWN_CHARS = 500  # of an answer, in a failure's context
 BODY_CLEANED_BYTES = 10_000  # of it: secrets are removed before it is cut
+FOREIGN_SHOWN_CHARS = 120  # of it, in the message
 SHOWN_URL_CHARS = 200
 GIT_TYPE = "application/x-git-upload-pack-"
 
@@ -151,6 +153,18 @@ def not_git(content_type: str, *, authenticated: bool) -> Failure | None:
     kind = FailureKind.AUTH_FAILED if authenticated else FailureKind.NOT_FOUND
     return Failure(
         kind, "a web page instead of a git repository", hint="check the URL; it may ask for a login"
+    )
+
+
+def foreign(response: Response, clean: Callable[[str], str]) -> Failure:
+    """HTTP 200 with a text that is not git's: a maintenance page, a health check, a cut answer. It says
+    nothing about refs. ``clean`` removes secrets."""
+    body = one_line(clean(response.body[:BODY_CLEANED_BYTES].decode("utf-8", "replace")).strip())
+    kind = one_line(clean(response.header("content-type"))) or "no content type"
+    return Failure(
+        FailureKind.UNKNOWN,
+        f"HTTP 200, but not from git ({kind[:FOREIGN_SHOWN_CHARS]}): {body[:FOREIGN_SHOWN_CHARS]}",
+        hint="upstream may be under maintenance: it is asked again. Otherwise check the URL",
     )
 
 

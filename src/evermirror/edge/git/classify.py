@@ -36,6 +36,7 @@ UPSTREAM_MOVED = "upstream-moved"
 INCOMPLETE_PACK = "incomplete-pack"
 BROKEN_PACK = "broken-pack"
 MALFORMED = "malformed-object"
+MEMORY = "memory"
 
 
 # Our git could not write: its complaint begins with what it did and ends in the system's words. Other
@@ -136,7 +137,7 @@ _AFTER_HTTP = (
     ),
     _rule("credentials-in-url", FailureKind.UNKNOWN, r"uses plaintext credentials"),
     _rule(
-        "memory",
+        MEMORY,
         FailureKind.UNKNOWN,
         r"out of memory",
         r"Cannot allocate memory",

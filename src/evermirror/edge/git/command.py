@@ -36,6 +36,8 @@ BACKGROUND_NICENESS = "19"  # the least: everything else goes first
 SHOWN_OUTPUT_BYTES = 8192  # of stdout and stderr each, kept in a Failure
 _FSCK_SETTING = re.compile(rb"^fsck\.(?!skipList$)([a-z][A-Za-z0-9]+)$", re.MULTILINE)
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+# What a smart server's first packet is, in git's trace: older protocols name the service, v2 its version.
+_SMART_PACKET = re.compile(r"packet: +\S+< (?:# service=git-upload-pack|version 2)")
 _LS_REMOTE_HEAD = re.compile(rb"ref: (refs/[^\t\n]+)\tHEAD")
 _LS_REMOTE_REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\t(refs/[^\n]+)")
 
@@ -88,9 +90,11 @@ class Git:
         keep_fds: Sequence[int] = (),
         check: bool = True,
         background: bool = False,
+        trace_packets: bool = False,
     ) -> Completed:
         """Run ``git args``. Where ``check``, an exit code other than 0 is raised as a classified
-        FailureError; a process that we had to end always is. ``background``: only on idle processors."""
+        FailureError; a process that we had to end always is. ``background``: only on idle processors.
+        ``trace_packets``: stderr tells each packet of the protocol."""
         if timeout_s is None and no_progress_s is None:
             timeout_s = LOCAL_TIMEOUT_S
         limits = Limits(
@@ -98,10 +102,11 @@ class Git:
             timeout_s=timeout_s,
             silence_s=no_progress_s,
         )
+        trace = {"GIT_TRACE_PACKET": "2"} if trace_packets else {}  # 2: to stderr
         try:
             ended = await run_process(
                 [*(self._nice if background else ()), self.binary, *args],
-                env=self.environment(repo=repo, remote=remote, config=config),
+                env=self.environment(repo=repo, remote=remote, config=config) | trace,
                 cwd=self.settings.home,
                 limits=limits,
                 stdin=stdin,
@@ -184,12 +189,18 @@ class Git:
         prefixes = (*PUBLIC_PREFIXES, *self.settings.refs_extra)
         patterns = ["HEAD", *(f"{p}*" for p in prefixes)]
         remote = self.remote(spec, addresses)
-        completed = await self.run(
-            ["ls-remote", "--quiet", "--symref", "--end-of-options", remote.url, *patterns],
-            remote=remote,
-            no_progress_s=self.settings.no_progress_s,
-        )
-        return parse_ls_remote(completed.stdout, prefixes)
+        args = ["ls-remote", "--quiet", "--symref", "--end-of-options", remote.url, *patterns]
+        limit_s = self.settings.no_progress_s
+        completed = await self.run(args, remote=remote, no_progress_s=limit_s)
+        snapshot = parse_ls_remote(completed.stdout, prefixes)
+        if snapshot.refs or remote.scheme not in ("http", "https"):
+            return snapshot
+        # git takes any text with HTTP 200 for the dumb protocol, and one line of it for no refs at all. It
+        # is believed only where it says that packets of the smart protocol came.
+        traced = await self.run(args, remote=remote, no_progress_s=limit_s, trace_packets=True)
+        if _SMART_PACKET.search(traced.stderr) is None:
+            raise self._failed(_no_smart_answer(), args, None)
+        return parse_ls_remote(traced.stdout, prefixes)
 
     def shown(self, output: bytes) -> str:
         """The end of it, for people. Secrets are removed first: of one that is cut, half would stay."""
@@ -249,6 +260,14 @@ def _host_key(failure: Failure, stderr: str, remote: Remote, *, new_hosts: bool)
 
 def _not_started(error: OSError) -> Failure:
     return Failure(FailureKind.UNKNOWN, f"git could not be started: {error.strerror or error}")
+
+
+def _no_smart_answer() -> Failure:
+    return Failure(
+        FailureKind.UNKNOWN,
+        "HTTP 200, but not from git: an empty answer is no empty repository",
+        hint="upstream may be under maintenance: it is asked again. Otherwise check the URL",
+    )
 
 
 def _stopped(stop: Stop, limits: Limits, remote: Remote | None) -> Failure:

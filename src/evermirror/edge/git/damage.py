@@ -9,6 +9,7 @@ from pathlib import Path
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.fsck import fsck_config, is_unjudged
 from evermirror.edge.git.incoming import is_empty_of_other_format
+from evermirror.edge.git.mend import put_back
 from evermirror.edge.git.refs import NO_HEAD, LocalRefs, read_local, write_head
 from evermirror.edge.git.upkeep import is_damaged, mark_damaged
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -66,6 +67,7 @@ def make_readable(repo: Path) -> None:
     """git reads nothing of a repository without these; what else is there may be whole."""
     for part in ("refs", "objects"):
         (repo / part).mkdir(exist_ok=True)
+    put_back(repo)
     if not (repo / "HEAD").is_file():
         write_head(repo, NO_HEAD)
 

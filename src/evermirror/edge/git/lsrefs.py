@@ -89,7 +89,8 @@ def parse_advertisement(
     """What `info/refs` answered: a v2 server's capabilities, or straight the refs of an older one."""
     lines = _lines(body)
     first = next(lines, None)
-    if isinstance(first, bytes) and text(first) == _SERVICE:
+    named = isinstance(first, bytes) and text(first) == _SERVICE
+    if named:
         if next(lines, None) is not Sign.FLUSH:
             raise NotUnderstood("no flush after the service line")
         first = next(lines, None)
@@ -97,6 +98,8 @@ def parse_advertisement(
         return _capabilities(lines)
     if isinstance(first, bytes) and text(first) == b"version 1":
         first = next(lines, None)
+    if first is Sign.FLUSH and not named:
+        raise NotUnderstood("a flush without the service line")
     return _old_refs(first, lines, prefixes)
 
 

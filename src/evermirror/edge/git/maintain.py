@@ -20,13 +20,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import structlog
+
 from evermirror.core.maintain.facts import Job, Past, RepoUpkeep, UpkeepSettings
 from evermirror.core.maintain.plan import Due, next_due
 from evermirror.edge.git import folder, upkeep
 from evermirror.edge.git.classify import classify
 from evermirror.edge.git.command import SHOWN_OUTPUT_BYTES, Completed, Git
 from evermirror.edge.git.fsck import fsck_config
+from evermirror.edge.git.mend import mend_packs
 from evermirror.model.failure import Failure, FailureError, FailureKind
+
+log = structlog.get_logger(__name__)
 
 DISK_ROOM_FACTOR = 1.1  # a repack writes all packs again before it removes the old ones
 LEAST_TIME_S = 0.05  # for the next command of a job whose time is up: git is then ended at once
@@ -45,6 +50,7 @@ _FRUGAL = (
     ("pack.writeBitmapLookupTable", "true"),
     ("repack.updateServerInfo", "false"),  # for dumb HTTP, which is not served
 )
+_NO_REV = (("pack.writeReverseIndex", "false"),)  # of an index that is not in its place yet
 _MIDX_AND_BITMAP = ("--write-midx", "--write-bitmap-index")
 
 
@@ -186,8 +192,25 @@ class Maintenance:
                 # Replaced, not added to: it must not name commits that have expired.
                 await self._write_graph(repo, lock_fd, watch, "--split=replace")
             case Job.FSCK:
-                return await self._fsck(repo, lock_fd, watch)
+                return await self._fsck_and_mend(repo, lock_fd, watch)
         return None
+
+    async def _fsck_and_mend(self, repo: Path, lock_fd: int | None, watch: _Watch) -> Failure | None:
+        """What is broken and cannot be mended by what is here, if anything."""
+        damage = await self._fsck(repo, lock_fd, watch)
+        if damage is None:
+            return None
+
+        async def run(*words: str) -> int:
+            return (await self._run(words, repo, lock_fd, watch, config=_NO_REV, check=False)).returncode
+
+        async def is_sound() -> bool:
+            return await self._fsck(repo, lock_fd, watch) is None
+
+        mended = await mend_packs(repo, run, is_sound)
+        if mended:
+            log.warning("broken packs mended from what is here", repo=repo.name, packs=mended)
+        return None if mended else damage
 
     async def _adopt_orphans(self, repo: Path, lock_fd: int | None, watch: _Watch) -> None:
         """Packs without an index, left by a kill: one that is whole gets its index back, others are removed.

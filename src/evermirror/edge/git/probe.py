@@ -282,6 +282,8 @@ class Prober:
             raise self._answered(page, response)
         if lsrefs.is_dumb(content_type, response.body):
             raise self._answered(answers.dumb(), response)
+        if not answers.is_git(response):  # git would read it as the dumb protocol: most texts list no refs
+            raise self._answered(answers.foreign(response, self._credentials.redactor.clean), response)
         told = await self._parse(
             visit, response, lambda: lsrefs.parse_advertisement(response.body, self._prefixes)
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import re
 import time
 from collections import Counter
@@ -29,6 +30,14 @@ from evermirror.edge.git.command import Git
 from evermirror.edge.git.pktline import PktError, encode
 from evermirror.edge.git.refs import NO_HEAD, OWN_NAMESPACE, head_target
 from evermirror.edge.git.serve_cache import ANSWER_BYTES_MAX, Answers, Pack, Packs
+from evermirror.edge.git.serve_damage import (
+    ERR_BYTES,
+    OnDamage,
+    is_error,
+    noticed,
+    tell_damage,
+    without_null_refs,
+)
 from evermirror.edge.git.serve_gate import Gate, ServerBusy
 from evermirror.edge.git.serve_refs import list_refs
 from evermirror.edge.git.serve_request import (
@@ -102,6 +111,8 @@ class _Ask:
     options: tuple[str, ...]
     body: bytes  # all of it, or its first part
     late: frozenset[str] = frozenset()  # kept folders in which something is that it may want
+    public: frozenset[bytes] = frozenset()  # the tips that anybody may want
+    on_damage: OnDamage | None = None
 
     def key(self, state: State, request: bytes) -> bytes:
         """Equal where the answer is: the state names the very folder, so no two mirrors share one."""
@@ -158,16 +169,16 @@ class GitServer:
         )
 
     async def advertise(
-        self, repo: Path, protocol: str = "", *, client: str = ""
+        self, repo: Path, protocol: str = "", *, client: str = "", on_damage: OnDamage | None = None
     ) -> AsyncGenerator[bytes, None]:
         """The answer to ``GET …/info/refs?service=git-upload-pack``."""
-        if not _wants_v2(protocol):
-            yield SERVICE_LINE
-        ask = _Ask(repo, protocol, client, ("--http-backend-info-refs",), b"")
-        async with aclosing(self._list(ask, b"info/refs")) as answer:
+        first = b"" if _wants_v2(protocol) else SERVICE_LINE
+        ask = _Ask(repo, protocol, client, ("--http-backend-info-refs",), b"", on_damage=on_damage)
+        async with aclosing(noticed(repo, on_damage, self._list(ask, b"info/refs"))) as answer:
             async for chunk in answer:
                 self._sent_bytes += len(chunk)
-                yield chunk
+                yield first + chunk  # together: what fails before it is still told by a status
+                first = b""
 
     async def upload_pack(
         self,
@@ -177,8 +188,9 @@ class GitServer:
         *,
         gzipped: bool = False,
         client: str = "",
+        on_damage: OnDamage | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The answer to ``POST …/git-upload-pack``."""
+        """The answer to ``POST …/git-upload-pack``. What looks like damage is told to ``on_damage``."""
         rest = bounded_body(body, self._settings.request_bytes_max, gzipped=gzipped)
         scan = RequestScan()
         held, whole = await _first_part(rest, scan)
@@ -187,13 +199,13 @@ class GitServer:
             held = without_filters(held)
             scan = RequestScan()
             scan.feed(held)
-        ask = _Ask(repo, protocol, client, (), held)
+        ask = _Ask(repo, protocol, client, (), held, on_damage=on_damage)
         if whole and scan.whole and scan.command == LS_REFS and not scan.wants:
             answer = self._list(ask, scan.fingerprint())
         else:
             answer = self._fetch(ask, scan, None if whole else rest)
-        async with aclosing(answer):
-            async for chunk in answer:
+        async with aclosing(noticed(repo, on_damage, answer)) as chunks:
+            async for chunk in chunks:
                 self._sent_bytes += len(chunk)
                 yield chunk
 
@@ -224,8 +236,13 @@ class GitServer:
         task = self._listings.get(key)
         if task is None:
             task = self._listings[key] = asyncio.create_task(self._gather(key, ask, state))
-            task.add_done_callback(lambda _: self._listings.pop(key, None))
+            task.add_done_callback(lambda task: self._listed(key, task))
         return await asyncio.shield(task)  # who leaves does not take it from the others
+
+    def _listed(self, key: bytes, task: asyncio.Task[bytes | None]) -> None:
+        self._listings.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # is retrieved, also where all who waited have left
 
     async def _gather(self, key: bytes, ask: _Ask, state: State) -> bytes | None:
         gathered = bytearray()
@@ -247,7 +264,7 @@ class GitServer:
             if (answer := await self._from_files(ask)) is not None:
                 yield answer
                 return
-            async with aclosing(self._run(ask)) as chunks:
+            async with aclosing(without_null_refs(self._run(ask))) as chunks:
                 async for chunk in chunks:
                     yield chunk
 
@@ -268,6 +285,7 @@ class GitServer:
             sent = False
             try:
                 await self._check(ask.repo, tips, scan.wants)
+                ask = replace(ask, public=tips.public)
                 if not _wants_v2(ask.protocol):  # v0 lists nothing here; v2 needs no ref, and might list it
                     ask = replace(ask, late=self._tips.lately(tips, scan.wants))
                 async with aclosing(self._pack(ask, scan, rest, state, tips)) as chunks:
@@ -332,8 +350,10 @@ class GitServer:
                 cwd=self._git.settings.home,
                 stdin=ask.body,
                 silence_s=self._settings.silence_s,
-                grown=pack.grown,
+                grown=lambda size: None if is_error(os.pread(pack.file, ERR_BYTES, 0)) else pack.grown(size),
             )
+        tell_damage(ask.repo, ask.on_damage, stderr, ask.public, sent=code == 0 or pack.size > 0)
+        pack.grown(os.fstat(pack.file).st_size)
         if code != 0 and pack.size == 0:
             raise FailureError(classify(1, stderr.decode("utf-8", "replace")))
         return code == 0
@@ -352,12 +372,22 @@ class GitServer:
             body=_joined(ask.body, rest),
             silence_s=self._settings.silence_s,
         )
+        sent, told = False, b""  # an error that git tells waits for its exit: it may be ours to tell
         try:
             async for chunk in child.output():
-                yield chunk
-            if await child.wait() != 0:
-                if child.sent_bytes == 0:
-                    raise FailureError(classify(1, child.stderr.decode("utf-8", "replace")))
+                if not sent and is_error(told + chunk):
+                    told += chunk
+                    continue
+                sent = True
+                yield told + chunk
+                told = b""
+            code = await child.wait()
+            tell_damage(ask.repo, ask.on_damage, bytes(child.stderr), ask.public, sent=code == 0 or sent)
+            if told:
+                yield told
+            elif code != 0 and not sent:
+                raise FailureError(classify(1, child.stderr.decode("utf-8", "replace")))
+            if code != 0:
                 raise AnswerEndedBadly
         finally:
             await child.close()

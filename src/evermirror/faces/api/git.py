@@ -27,6 +27,7 @@ from evermirror.model.printable import one_line
 
 _MAX_PROTOCOL = 100  # characters of the Git-Protocol header; "version=2" has 9
 _PIECE_BYTES = 65_536  # of an unzipped body held at once
+_MENDED_SOON = {"Retry-After": "30"}  # seconds: a check and a fetch of a small repository take less
 _READ_ONLY = "This is a read-only mirror: push to the upstream repository instead.\n"
 
 router = APIRouter(include_in_schema=False)
@@ -146,7 +147,7 @@ async def _streamed(
         )
     except FailureError as error:  # git ended before its first byte
         if body is None or error.failure.corrupt:
-            return _say(503, "This mirror cannot be read now; it will be mended by its next sync.\n")
+            return _say(503, "This mirror cannot be read now; it is checked and mended.\n", _MENDED_SOON)
         return _say(400, "git cannot read this request.\n")
     except BaseException:
         await _close(chunks)
@@ -236,7 +237,7 @@ class _GitStream(Response):
             async for chunk in self._chunks:
                 async with asyncio.timeout(self._silence_s):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except TimeoutError:
+        except (TimeoutError, FailureError):
             return  # the answer stays incomplete, which ends the connection
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -16,6 +16,7 @@ from evermirror.edge.git.maintain import Maintenance, Tended
 from evermirror.edge.git.mirror import Mirrors
 from evermirror.model.failure import FailureError
 from evermirror.model.repo import RepoKey
+from evermirror.nodes.damage_checks import DamageChecks
 
 log = structlog.get_logger(__name__)
 
@@ -46,12 +47,14 @@ class CollectedCare:
         self._jobs: dict[RepoKey, asyncio.Task[Tended]] = {}
         self._changed: set[RepoKey] = set()  # while they were tended
         self.on_damage: Callable[[RepoKey], None] = lambda key: None
+        self.checks = DamageChecks(mirrors, maintenance, lambda key: self.on_damage(key))
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._slots):
                 group.create_task(self._keep_tending())
+            group.create_task(self.checks.run())
 
     def fetched(self, key: RepoKey) -> None:
         """Something new is in the mirror."""
@@ -65,11 +68,13 @@ class CollectedCare:
     def gone(self, key: RepoKey) -> None:
         """The mirror leaves."""
         self._queue.drop(key)
+        self.checks.drop(key)
         if (job := self._jobs.get(key)) is not None:
             job.cancel()
 
     async def make_way(self, key: RepoKey) -> None:
         """A fetch wants the mirror: upkeep is broken off, or waited for where that was done too often."""
+        await self.checks.make_way(key)
         job = self._jobs.get(key)
         if job is not None:
             if self._queue.may_interrupt(key):

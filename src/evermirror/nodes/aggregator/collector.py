@@ -95,7 +95,7 @@ async def collecting_side(
         await stack.enter_async_context(supervisor.running("collecting", follow, lost_on=(FileUnreadable,)))
         tidy = functools.partial(_keep_tidy, mirrors)
         await stack.enter_async_context(supervisor.running("tidying", tidy))
-        served = ServedCollected(store, mirrors, collecting, readers, server)
+        served = ServedCollected(store, mirrors, collecting, readers, care.checks, server)
         yield CollectorSide(uplink, collecting, store, mirrors, reached, served)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from evermirror.faces.api.git_service import NotHereYet, ServedRepo
 from evermirror.model.repo import RepoKey
 from evermirror.nodes.aggregator.collecting import Collecting
 from evermirror.nodes.aggregator.readers import Readers
+from evermirror.nodes.damage_checks import DamageChecks
 from evermirror.nodes.served import BEGUN_S, TOLD_OF_MAX, told
 
 _WHY = {
@@ -33,6 +35,7 @@ class ServedCollected:
         mirrors: Mirrors,
         collecting: Collecting,
         readers: Readers,
+        checks: DamageChecks,
         server: GitServer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -40,6 +43,7 @@ class ServedCollected:
         self._mirrors = mirrors
         self._collecting = collecting
         self._readers = readers
+        self._checks = checks
         self._server = server
         self._clock = clock
         self._told_of: dict[str, tuple[ServedRepo, float]] = {}  # by the name asked for, oldest first
@@ -99,12 +103,16 @@ class ServedCollected:
         return None if path is None else replace(repo, path=path)
 
     def advertise(self, repo: ServedRepo, protocol: str, client: str) -> AsyncIterator[bytes]:
-        return self._read(repo.key, self._server.advertise(repo.path, protocol, client=client))
+        on_damage = functools.partial(self._checks.suspect, repo.key)
+        chunks = self._server.advertise(repo.path, protocol, client=client, on_damage=on_damage)
+        return self._read(repo.key, chunks)
 
     def upload_pack(
         self, repo: ServedRepo, body: AsyncIterator[bytes], protocol: str, client: str
     ) -> AsyncIterator[bytes]:
-        return self._read(repo.key, self._server.upload_pack(repo.path, body, protocol, client=client))
+        on_damage = functools.partial(self._checks.suspect, repo.key)
+        chunks = self._server.upload_pack(repo.path, body, protocol, client=client, on_damage=on_damage)
+        return self._read(repo.key, chunks)
 
     async def _read(self, key: RepoKey, chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
         with self._readers.reading(key):

@@ -26,6 +26,7 @@ from evermirror.edge.git.mirror import Mirrors
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import Refused, Restored, RestoreTip, Started
 from evermirror.model.repo import RepoKey
+from evermirror.nodes.damage_checks import DamageChecks
 from evermirror.nodes.service import Upkeep
 from evermirror.nodes.worker.ports import WorkerPort
 from evermirror.nodes.worker.shelf import Shelf
@@ -73,6 +74,7 @@ class Caretaker:
         self._shelf = shelf
         self._clock = clock
         self._damaged = damaged  # its mirror must be replaced
+        self.checks = DamageChecks(mirrors, maintenance, damaged)
         self._queue = UpkeepQueue()
         self._jobs: dict[RepoKey, asyncio.Task[Tended]] = {}
         self._restores: set[asyncio.Task[None]] = set()
@@ -91,6 +93,7 @@ class Caretaker:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._settings.slots):
                 group.create_task(self._keep_tending())
+            group.create_task(self.checks.run())
             if self._settings.retention_s is not None:
                 group.create_task(self._keep_forgetting())
 
@@ -115,11 +118,13 @@ class Caretaker:
     def released(self, key: RepoKey) -> None:
         """No longer ours; what is under way is broken off."""
         self._queue.drop(key)
+        self.checks.drop(key)
         if (job := self._jobs.get(key)) is not None:
             job.cancel()
 
     async def make_way(self, key: RepoKey) -> None:
         """A sync wants the mirror: upkeep is broken off, or waited for where that was done too often."""
+        await self.checks.make_way(key)
         job = self._jobs.get(key)
         if job is not None:
             if self._queue.may_interrupt(key):

@@ -291,6 +291,10 @@ class Worker:
         self._unconfirmed.difference_update(keys)
         await self._leaving.hand_back(keys, reason)
 
+    def suspect(self, key: RepoKey, evidence: Failure) -> None:
+        """A client could not be served, as if the mirror were damaged: it is checked soon, and mended."""
+        self._care.checks.suspect(key, evidence)
+
     # What the line to the coordinator tells
 
     def held(self) -> list[HeldRepo]:

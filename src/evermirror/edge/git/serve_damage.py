@@ -1,0 +1,105 @@
+"""Signs of damage in what git says while it serves a mirror; the mirror's fsck has the last word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
+from pathlib import Path
+
+from evermirror.edge.git.classify import CAUSE, MEMORY, classify
+from evermirror.model.failure import Failure, FailureError, FailureKind
+
+OnDamage = Callable[[Failure], None]  # is told what looks like damage of the mirror
+
+ERR_BYTES = 8  # how far an answer is read to know an error by: its length and its word
+_ERR = re.compile(rb"[0-9a-f]{4}ERR ")
+_PARTS = ("HEAD", "objects", "refs")
+_NOT_OURS = re.compile(r"not our ref ([0-9a-f]{40,64})")
+_CORRUPT = re.compile(r"possible repository corruption|does not appear to be a git repository")
+# A ref whose file holds no object id: git lists it with an id of zeros. An empty repository's
+# "capabilities^{}" has the same, and is no ref.
+_NULL_REF = re.compile(rb"[0-9a-f]{4}(?:0{64}|0{40}) (?:refs/|HEAD)")
+_NULL_REF_BYTES_MAX = 4 + 64 + 6
+
+
+def damage_met(repo: Path, stderr: str = "", public: Collection[bytes] = ()) -> Failure | None:
+    """The damage that a failed upload-pack met, by its words and the mirror's folder. None where there is no
+    sign of any, or the folder has gone: it was moved."""
+    if not repo.is_dir():
+        return None
+    missing = [part for part in _PARTS if not (repo / part).exists()]
+    if missing:
+        return _damage(f"{', '.join(missing)} missing")
+    denied = _NOT_OURS.search(stderr)
+    if denied is not None and denied[1].encode("ascii") in public:  # its refs name it, its packs lack it
+        return _damage(f"object {denied[1]} of a public ref cannot be read")
+    failure = classify(1, stderr)
+    if failure.corrupt:
+        return failure
+    if failure.context.get(CAUSE) == MEMORY or failure.kind is FailureKind.DISK_FULL:
+        return None  # upload-pack calls any end of pack-objects a possible corruption
+    if (words := _CORRUPT.search(stderr)) is not None:
+        return _damage(words[0])
+    return None
+
+
+def tell_damage(
+    repo: Path, on_damage: OnDamage | None, stderr: bytes, public: Collection[bytes], *, sent: bool
+) -> None:
+    """Raise the damage that an upload-pack met, where the client has got nothing yet; else tell it to whoever
+    mends it. git serves what it finds in another pack, and complains all the same."""
+    if sent and not stderr:
+        return
+    damage = damage_met(repo, stderr.decode("utf-8", "replace"), public)
+    if damage is None:
+        return
+    if not sent:
+        raise FailureError(damage)  # ``noticed`` tells it
+    if on_damage is not None:
+        on_damage(damage)
+
+
+async def noticed(
+    repo: Path, on_damage: OnDamage | None, answer: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """The answer; a failure of it that looks like damage is told to whoever mends it."""
+    sent = False
+    async with aclosing(answer):
+        try:
+            async for chunk in answer:
+                sent = True
+                yield chunk
+        except (FailureError, FileNotFoundError) as error:
+            failure = error.failure if isinstance(error, FailureError) else damage_met(repo)
+            if failure is None or not failure.corrupt:
+                raise
+            if on_damage is not None:
+                on_damage(failure)
+            if not sent:
+                raise FailureError(failure) from None
+            # Else the answer lacks its end, by which the client knows that it is not whole.
+
+
+def is_error(beginning: bytes) -> bool:
+    """Whether an answer is git's ERR packet and nothing else."""
+    return _ERR.match(beginning) is not None
+
+
+async def without_null_refs(answer: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """A list of refs, checked as it passes: one that names no object is damage, and is not passed on."""
+    tail = b""
+    async with aclosing(answer):
+        async for chunk in answer:
+            held = tail + chunk
+            if _NULL_REF.search(held) is not None:
+                raise FailureError(_damage("a ref without an object id"))
+            tail = held[-_NULL_REF_BYTES_MAX:]
+            if len(held) > len(tail):
+                yield held[: -len(tail)]
+    if tail:
+        yield tail
+
+
+def _damage(what: str) -> Failure:
+    return Failure(FailureKind.UNKNOWN, f"the mirror here seems damaged: {what}", corrupt=True)
