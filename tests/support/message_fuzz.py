@@ -1,6 +1,6 @@
 """Random frames that a worker or an aggregator could send: every field, extreme values, any order.
 
-Frames are drawn from the descriptors of ``proto/``, so a new field is fuzzed as soon as it exists. Most frames
+Frames are drawn from the descriptors of ``proto/``: a new field is fuzzed as soon as it exists. Most frames
 keep the wire's rules, and are odd within them; a few break the rules, and end their connection."""
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _TIME_ENDINGS = ("_at", "as_of", "until")
 
 
 class MessageFuzzer:
-    """Draws frames for one node. ``keys``: repositories that exist; ``nodes``: ids of nodes that it may name."""
+    """Draws frames for one node. ``keys``: repositories that exist; ``nodes``: ids that it may name."""
 
     def __init__(self, seed: int, frames: Sequence[str], keys: Sequence[str], nodes: Sequence[str]) -> None:
         self._random = random.Random(seed)
