@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
+import string
 import time
 
 import pytest
 import structlog
 
 from evermirror.faces.cli.starting import node_settings
-from evermirror.log import Scrubber, setup_logging
+from evermirror.log import LINES_PER_MINUTE, SAME_PER_MINUTE, FloodGuard, Scrubber, setup_logging
 
 CANARY = "c4n4ry-s3cr3t"
 HOSTILE = "evil\x1b]0;owned\x07\r\n{'level': 'forged'}\u202e"
@@ -98,3 +100,34 @@ def test_a_long_word_costs_no_more_than_its_length():
     for _ in range(20):
         Scrubber().text("a" * 20_000)
     assert time.process_time() - began < 1.0  # looked at from each of its letters: over ten seconds
+
+
+def test_a_flood_of_one_message_is_cut_and_counted_and_others_are_still_written():
+    now = 0.0
+    guard = FloodGuard(lambda: now)
+
+    def write(message: str) -> dict[str, object] | None:
+        try:
+            return dict(guard(None, "warning", {"event": message}))
+        except structlog.DropEvent:
+            return None
+
+    flood = [write(f"worker {n} says something odd") for n in range(SAME_PER_MINUTE + 50)]
+    assert sum(line is not None for line in flood) == SAME_PER_MINUTE
+    assert write("something else") == {"event": "something else"}
+    now = 60.0
+    assert write("something else") == {"event": "something else", "lines_dropped": 50}
+    assert write("something else") == {"event": "something else"}
+
+
+def test_many_different_messages_are_bounded_together():
+    guard = FloodGuard(lambda: 0.0)
+    messages = ("".join(letters) for letters in itertools.product(string.ascii_letters, repeat=3))
+    assert sum(map(guard.lets_through, messages)) == LINES_PER_MINUTE
+
+
+def test_the_lines_of_libraries_are_bounded_too(stream):
+    setup_logging("info", "json", stream=stream)
+    for _ in range(SAME_PER_MINUTE + 50):
+        logging.getLogger("asyncio").error("socket.accept() out of system resource")
+    assert len(stream.getvalue().splitlines()) == SAME_PER_MINUTE

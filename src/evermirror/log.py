@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 import structlog
@@ -17,12 +19,15 @@ MASK = "********"
 SECRET_CHARS_MIN = 6  # shorter "secrets" would blot out ordinary words
 DEPTH_MAX = 6  # of nested values; deeper ones are shown by their repr
 TEXT_CHARS_MAX = 20_000  # one value; a traceback fits
+SAME_PER_MINUTE = 600  # lines with the same message: ten a second tell a person all there is
+LINES_PER_MINUTE = 6_000  # in all: at some 300 bytes a line, a flood writes 2.6 GB a day at the most
 _SECRET_KEYS = re.compile(
     r"password|passwd|secret|token(?!s_required)|authorization|credential_value|api_?key", re.I
 )
 # Tried from the start of a word only: from each letter of a long one it would take a second.
 _USERINFO = re.compile(r"(?P<scheme>(?<![a-z0-9+.-])[a-z0-9+.-]+://)[^\s/@]+@", re.I)
 _BEARER = re.compile(r"\b(?P<word>bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.I)
+_DIGITS = re.compile(r"\d+")
 _MULTI_LINE = frozenset({"exception", "stack"})
 _scrubbers: list[Scrubber] = []  # the one in use, once logging is set up
 
@@ -36,6 +41,7 @@ def setup_logging(
     number = logging.getLevelNamesMapping()[level.upper()]
     scrubber = Scrubber(secrets)
     _scrubbers[:] = [scrubber]
+    flood = FloodGuard()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -50,12 +56,13 @@ def setup_logging(
         else structlog.processors.JSONRenderer(ensure_ascii=True)
     )
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[flood, *shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(stream)
+    handler.addFilter(lambda record: flood.lets_through(str(record.msg)))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared[:-1]],
@@ -73,6 +80,45 @@ def mask_too(secrets: Iterable[str]) -> None:
     secrets = tuple(secrets)
     for scrubber in _scrubbers:
         scrubber.learn(secrets)
+
+
+class FloodGuard:
+    """Drops lines beyond so many a minute, so that nobody who causes them fills the disk.
+
+    A line of the next minute says how many were dropped (``lines_dropped``). Messages are told apart without
+    their digits: "worker 12 …" and "worker 13 …" are one."""
+
+    def __init__(self, mono: Callable[[], float] = time.monotonic) -> None:
+        self._mono = mono
+        self._until = 0.0
+        self._written: Counter[str] = Counter()
+        self._total = 0
+        self._dropped = 0  # in this minute
+        self._untold = 0  # in earlier ones
+
+    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        if method == "debug":  # whoever asks for these wants all
+            return event
+        if not self.lets_through(str(event.get("event"))):
+            raise structlog.DropEvent
+        if self._untold:
+            event["lines_dropped"], self._untold = self._untold, 0
+        return event
+
+    def lets_through(self, message: str) -> bool:
+        """Count a line; whether it may be written."""
+        now = self._mono()
+        if now >= self._until:
+            self._until, self._total = now + 60.0, 0
+            self._written.clear()
+            self._untold, self._dropped = self._untold + self._dropped, 0
+        kind = _DIGITS.sub("", message[:200])
+        if self._total >= LINES_PER_MINUTE or self._written[kind] >= SAME_PER_MINUTE:
+            self._dropped += 1
+            return False
+        self._total += 1
+        self._written[kind] += 1
+        return True
 
 
 class Scrubber:
