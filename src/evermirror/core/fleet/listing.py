@@ -83,9 +83,10 @@ class Listing:
         return gone
 
     def restore_removed(self, keys: Iterable[RepoKey]) -> None:
+        """Whether they were private is not known: then they were."""
         keys = list(keys)
         if keys:
-            for row in self._table.put_repos(keys, [False] * len(keys), [1] * len(keys)).tolist():
+            for row in self._table.put_repos(keys, [True] * len(keys), [1] * len(keys)).tolist():
                 self._table.remove(row)
 
     def _clear(self, row: int) -> None:

@@ -1,0 +1,248 @@
+"""A hostile worker in a real fleet: what it claims, keeps or was given once opens no private repository.
+
+Everything is real but the spy: a coordinator with gRPC and tokens, a worker with git, an aggregator's relay.
+The spy speaks the protocol as it likes, and reads through the relay with whatever it was ever given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evermirror.edge.relay.ask import HolderAway, HolderLacks, HolderRefused
+from evermirror.edge.relay.asking import AskingLines
+from evermirror.edge.relay.holder_refs import holder_refs
+from evermirror.edge.relay.limits import ServingLimits
+from evermirror.edge.relay.seal import TICKET_S, Unsealer
+from evermirror.edge.relay.serving import ServingLines
+from evermirror.model.messages import AssignRepos, LookAt
+from evermirror.model.relay import Source
+from evermirror.model.repo import RepoKey
+from evermirror.model.wire import Access, Ordered
+from evermirror.nodes.running import running
+from tests.support.aggregation import Aggregation
+from tests.support.followers import House, Worker, house_at
+from tests.support.upstream import UpstreamServer
+
+FALSE = "ab" * 32
+SPY = 66  # its token's number where it comes without gRPC
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, upstream: UpstreamServer) -> Aggregation:
+    return Aggregation(tmp_path, upstream)
+
+
+def house_of(fleet: Aggregation) -> House:
+    assert fleet.lead is not None
+    assert fleet.doorway.server is not None
+    return House(fleet.lead, fleet.doorway.server)
+
+
+def spying(fleet: Aggregation, *claims: str):
+    """An untrusted worker that claims to hold these."""
+    return house_of(fleet).worker(SPY, "spy", holds=dict.fromkeys(claims, FALSE), trusted=False, grpc=True)
+
+
+def sources(spy: Worker, key: str) -> list[Source]:
+    """All that it was given to read this repo with."""
+    orders = [o.command for o in spy.all(Ordered) if isinstance(o.command, AssignRepos | LookAt)]
+    return [source for order in orders for source in order.sources if source.key == key]
+
+
+async def given(spy: Worker, key: str, seen: int = 0) -> Source:
+    async with asyncio.timeout(30):
+        while len(sources(spy, key)) <= seen:
+            await asyncio.sleep(0.01)
+    return sources(spy, key)[seen]
+
+
+async def read(spy: Worker, source: Source) -> str:
+    """The tip of main, read from the holder through the relay as git would."""
+    access = spy.all(Access)[-1]
+    lines = AskingLines()
+    lines.set_access(access)
+    try:
+        return str((await holder_refs(lines, source, access.pass_)).refs["refs/heads/main"])
+    finally:
+        lines.close()
+
+
+@contextlib.asynccontextmanager
+async def serving(access: Access) -> AsyncIterator[ServingLines]:
+    """The spy waits at the relays to be read from."""
+    lines = ServingLines(None, ServingLimits(pause_first_s=0.05, pause_last_s=0.2))
+    lines.set_access(access)
+    async with running(lines.run, asyncio.Event()):
+        yield lines
+
+
+# Claims
+
+
+async def test_a_claimed_private_repo_is_neither_told_nor_opened(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        secret, hidden = await fleet.add("secret", private=True)
+        public, shown = await fleet.add("public")
+        await fleet.until_here(node, hidden, shown)
+        async with spying(fleet, hidden, shown, f"{fleet.upstream.host}/no-such") as spy:
+            assert await read(spy, await given(spy, shown)) == public.tip()
+            for _ in range(2):
+                before = len(sources(spy, shown))
+                await fleet.until(lambda: moved(node, hidden, secret))
+                await fleet.until(lambda: moved(node, shown, public))
+                assert await read(spy, await given(spy, shown, before)) == public.tip()
+            assert hidden not in repr(spy.heard)
+            assert "no-such" not in repr(spy.heard)
+            (copy,) = (await fleet.lead.lead.coordinator.holders(hidden),)
+            assert [holder.worker for holder in copy] == ["w1"]
+            for stolen in sources(spy, shown):
+                with pytest.raises(HolderRefused):
+                    await read(spy, replace(stolen, key=RepoKey(hidden)))
+
+
+async def moved(node, key, repo) -> bool:
+    """A push arrives at the aggregator: whoever follows the repo is told of it, too."""
+    tip = await asyncio.to_thread(repo.commit)
+    async with asyncio.timeout(40):
+        while (row := await node.side.store.row_of(RepoKey(key))) is None or row.here is None:
+            await asyncio.sleep(0.01)
+        mirror = node.side.mirrors
+        while str((await mirror.read_refs(RepoKey(key))).refs.get("refs/heads/main")) != tip:
+            await asyncio.sleep(0.02)
+    return True
+
+
+# Tickets and passes end with their reason
+
+
+async def test_a_ticket_opens_nothing_once_its_repo_is_private(fleet):
+    async with fleet.coordinator(), fleet.worker("w1") as holder, fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        async with spying(fleet, key) as spy:
+            source = await given(spy, key)
+            assert await read(spy, source) == repo.tip()
+            await fleet.register(repo.url, private=True)
+            async with asyncio.timeout(30):
+                while holder.is_public(RepoKey(key)):
+                    await asyncio.sleep(0.01)
+            with pytest.raises(HolderLacks, match="not held here"):
+                await read(spy, source)
+            before = len(sources(spy, key))
+            assert await moved(node, key, repo)
+            with pytest.raises(HolderLacks):
+                await read(spy, source)
+            assert len(sources(spy, key)) == before
+
+
+async def test_a_ticket_lasts_a_quarter_of_an_hour_and_says_whether_its_bearer_is_trusted(fleet):
+    async with fleet.coordinator(fleet={"replicas": 2}) as lead, fleet.worker("w1"), fleet.aggregator() as node:
+        _, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        for name, trusted in (("spy", False), ("friend", True)):
+            joining = house_of(fleet).worker(SPY + trusted, name, holds={key: FALSE}, trusted=trusted)
+            async with joining as worker:
+                source, access = await given(worker, key), await worker.next(Access)
+                unsealer, now = Unsealer(access.seal_key), 0.0
+                ticket = unsealer.read_ticket(source.ticket, now)
+                assert ticket.trusted is unsealer.read_pass(access.pass_, now).trusted is trusted
+                assert ticket.until <= lead.lead.passes._utc() + TICKET_S
+    assert TICKET_S <= 15 * 60
+
+
+async def test_a_worker_in_quarantine_loses_its_lines_and_gets_no_pass_until_it_is_out(fleet):
+    async with fleet.coordinator() as lead, fleet.worker("w1"), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        async with spying(fleet, key) as spy:
+            source, access = await given(spy, key), await spy.next(Access)
+            relay = node.side.reaching.reach
+            async with serving(access):
+                await fleet.until(lambda: true(relay.reachable(access.node)))
+                await lead.lead.admin.quarantine("spy", "it lies", actor="test")
+                await fleet.until(lambda: true(not relay.reachable(access.node)))
+                with pytest.raises(HolderRefused, match="not let in"):
+                    await read(spy, source)
+                had = len(spy.all(Access))
+                await lead.lead.feeds._renew()
+                await spy.say(*())
+                await lead.lead.fleet.settled()
+                assert lead.lead.passes.of_worker(spy.number) is None
+                assert not relay.reachable(access.node)
+                assert len(spy.all(Access)) == had
+                await lead.lead.admin.resume("spy", actor="test")
+                await spy.next(Access, had)
+                await fleet.until(lambda: true(relay.reachable(access.node)))
+                assert await read(spy, source) == repo.tip()
+
+
+async def true(holds: bool) -> bool:
+    return holds
+
+
+async def test_a_worker_whose_token_is_revoked_loses_its_lines_and_its_pass(fleet):
+    short = {"grace": "2s"}  # revoked tokens are looked for ten times as often
+    async with fleet.coordinator(fleet=short) as lead, fleet.worker("w1"), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        async with spying(fleet, key) as spy:
+            source, access = await given(spy, key), await spy.next(Access)
+            assert await read(spy, source) == repo.tip()
+            relay = node.side.reaching.reach
+            async with serving(access):
+                await fleet.until(lambda: true(relay.reachable(access.node)))
+                await lead.lead.store.revoke_token("spy")
+                await fleet.until(lambda: true(not relay.reachable(access.node)))
+                with pytest.raises((HolderRefused, HolderAway)):
+                    await read(spy, source)
+                assert lead.lead.passes.of_worker(spy.number) is None
+                await lead.lead.admin.quarantine("spy", "gone", actor="test")
+                await lead.lead.admin.resume("spy", actor="test")
+                assert lead.lead.passes.of_worker(spy.number) is None, "it never comes back"
+
+
+async def test_a_relay_in_the_coordinator_drops_who_is_quarantined(tmp_path):
+    async with house_at(tmp_path / "data", relay={"in_coordinator": True}) as house:
+        async with house.worker(SPY, "spy", trusted=False) as spy, serving(await spy.next(Access)) as lines:
+            await house.until(lambda: bool(lines.connected))
+            await house.lead.admin.quarantine("spy", "it lies", actor="test")
+            await house.until(lambda: not lines.connected)
+            await house.lead.admin.resume("spy", actor="test")
+            await house.until(lambda: bool(lines.connected))
+
+
+async def test_who_was_shut_out_is_so_after_a_restart_and_relays_hear_of_it_when_they_come(tmp_path):
+    async with house_at(tmp_path / "data") as house:
+        nodes = {}
+        for number, name in enumerate(("spy", "leaver"), 1):
+            async with house.worker(number, name, trusted=False) as worker:
+                nodes[name] = (await worker.next(Access)).node
+        await house.lead.admin.quarantine("spy", "it lies", actor="test")
+        await house.lead.admin.retire("leaver", actor="test")
+    async with house_at(tmp_path / "data") as house, house.aggregator() as front:
+        denied = (await front.next(Access)).denied
+        assert {one.node for one in denied} == set(nodes.values())
+        async with house.worker(1, "spy", trusted=False) as spy:
+            await spy.settle()
+            assert spy.all(Access) == []
+        await house.lead.admin.resume("spy", actor="test")
+        await house.until(lambda: {d.node for d in front.all(Access)[-1].denied} == {nodes["leaver"]})
+
+
+async def test_who_is_shut_out_is_told_to_aggregators_and_to_no_worker(tmp_path):
+    async with house_at(tmp_path / "data") as house, house.aggregator() as front:
+        async with house.worker(1, "spy") as spy, house.worker(2, "other") as other:
+            node = (await spy.next(Access)).node
+            await other.next(Access)
+            await house.lead.admin.quarantine("spy", "it lies", actor="test")
+            await house.until(lambda: any(a.denied for a in front.all(Access)))
+            assert [d.node for d in front.all(Access)[-1].denied] == [node]
+            await house.lead.feeds._renew()
+            await other.next(Access, 1)
+            assert not any(access.denied for access in other.all(Access))
