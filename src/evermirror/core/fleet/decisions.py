@@ -247,3 +247,12 @@ class Decision:
 
 
 NOTHING = Decision()
+
+
+class EventFailed(Exception):
+    """An event that the machine could not handle: a bug. ``decision`` is what had followed from it before:
+    the tables have changed by it, so it is persisted and acted on. The number of a report is not taken."""
+
+    def __init__(self, event: object, decision: Decision) -> None:
+        super().__init__(f"{type(event).__name__} could not be handled")
+        self.decision = decision

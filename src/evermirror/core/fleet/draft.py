@@ -173,6 +173,13 @@ class Draft:
                 self.send(member, command)
         return Decision(tuple(self._all_writes()), tuple(self._actions))
 
+    def salvaged(self) -> Decision:
+        """After a bug: as much as can be told of what has changed."""
+        try:
+            return self.close()
+        except Exception:  # the same bug, met again
+            return Decision(tuple(self._writes), tuple(self._actions))
+
     def _all_writes(self) -> Iterator[Write]:
         for member in self._workers.values():
             yield PutWorker(member.record)

@@ -59,6 +59,12 @@ class Inbox:
             raise ValueError(f"report {seq} of worker {worker} is not the next one")
         self._put(worker, generation, seq)
 
+    def give_back(self, worker: WorkerId, generation: int, seq: int) -> None:
+        """This report was the last one taken, and does not count after all: it will be sent again."""
+        if self.last(worker, generation) != seq:
+            raise ValueError(f"report {seq} of worker {worker} is not the last one")
+        self._put(worker, generation, seq - 1)
+
     def restore(self, worker: WorkerId, generation: int, seq: int) -> None:
         """From the store, those taken from last at the end; never lowers what is known."""
         self._put(worker, generation, max(seq, self.last(worker, generation)))

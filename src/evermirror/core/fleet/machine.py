@@ -12,7 +12,8 @@ Rules
   a new machine is made from the store, with a new epoch; every session is then fresh, and what a worker
   tells of its disk against the persisted copies gives the same commands again.
 - Events of an older session of a worker are ignored: the newest session counts.
-- A report is taken once, in order; its number is written together with what follows from it.
+- A report is taken once, in order; its number is written together with what follows from it. One that could
+  not be handled is not taken.
 - Joins within ``rebalance_gap_s`` are one change of the placement. Losses, new repos and repos handed back
   are placed at once, for the rows concerned alone.
 - The parts: attendance (who is there), words (what workers say), rebalance (who should hold what), reconcile
@@ -32,7 +33,7 @@ from evermirror.core.fleet.alone import settle_alone
 from evermirror.core.fleet.attendance import GRACE, Attendance, Timers
 from evermirror.core.fleet.copies import UNWANTED
 from evermirror.core.fleet.crew import Crew, Member
-from evermirror.core.fleet.decisions import NOTHING, Decision
+from evermirror.core.fleet.decisions import NOTHING, AckReports, Decision, EventFailed, ReportTaken
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import (
     BrakeOverruled,
@@ -199,15 +200,30 @@ class FleetMachine:
         if type(event) is HeartbeatHeard and self._nothing_new(event, now):
             return NOTHING
         draft = Draft(self._table, self._crew)
-        if isinstance(event, HeartbeatHeard):
-            self._heartbeat_heard(event, now, draft)
-        else:
-            self._routes[type(event)](event, now, draft)
-        self._settle(draft, now)
+        try:
+            if isinstance(event, HeartbeatHeard):
+                self._heartbeat_heard(event, now, draft)
+            else:
+                self._routes[type(event)](event, now, draft)
+            self._settle(draft, now)
+        except Exception as error:
+            if self.lost is not None:
+                raise  # the tables cannot be read: nothing is to be decided from them
+            raise EventFailed(event, self.untaken(draft.salvaged())) from error
         decision = draft.close()
         if decision.writes or decision.actions:
             self._rates.changed()
         return decision
+
+    def untaken(self, decision: Decision) -> Decision:
+        """The same without the report that it took: its worker will send that again."""
+        taken = [write for write in decision.writes if isinstance(write, ReportTaken)]
+        for report in taken:
+            self._inbox.give_back(report.worker, report.generation, report.seq)
+        if not taken:
+            return decision
+        writes = tuple(write for write in decision.writes if not isinstance(write, ReportTaken))
+        return Decision(writes, tuple(a for a in decision.actions if not isinstance(a, AckReports)))
 
     def _settle(self, draft: Draft, now: Moment) -> None:
         for row in settle_alone(self._table, self._crew, draft.touched, draft):

@@ -101,6 +101,7 @@ class Coordinator:
     def lead(self, fleet: Fleet) -> None:
         """The fleet that this coordinator speaks to; it listens to it in turn."""
         self._fleet = fleet
+        self.figures.add_warnings(fleet.failed_reports.warnings)
 
     def pull_with(self, pulling: Pulling) -> None:
         """Who says when projects are synced; it has loaded them."""

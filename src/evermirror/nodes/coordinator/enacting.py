@@ -9,6 +9,9 @@ The machine is called between awaits, so events are handled one by one. While a 
 further decisions gather: many workers share one commit. While many come, they gather a little longer, for a
 transaction costs as much as ten decisions.
 
+An event that the machine cannot handle is dropped: what it had changed before is persisted, and whoever told
+it gets ``EventFailed``. An action that fails is logged, and the others go on.
+
 Where the machine's keys cannot be read any more (``LettersLost``), an event may be half taken in: nothing is
 decided, persisted or acted on from then on, and ``run`` ends by it. The next process makes its machine from
 the database.
@@ -22,7 +25,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from evermirror.core.fleet.decisions import Action, Assign, Decision, Send
+from evermirror.core.fleet.decisions import Action, Assign, Decision, EventFailed, Send
 from evermirror.core.fleet.events import CommandGiven, Event, Moment, Ticked
 from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.machine import FleetMachine
@@ -96,9 +99,14 @@ class Enactor:
         self.enact(self.decide(event), *writes)
 
     def decide(self, event: Event) -> Decision:
-        """What follows from an event; whoever asks has it enacted at once. Raises LettersLost."""
+        """What follows from an event; whoever asks has it enacted at once. Raises LettersLost, or
+        EventFailed."""
         self._check_machine()
-        return self._machine.handle(event, self._now())
+        try:
+            return self._machine.handle(event, self._now())
+        except EventFailed as failed:
+            self.enact(failed.decision)
+            raise
 
     def enact(self, decision: Decision, *writes: Write, report: Told | None = None) -> None:
         if not (decision.writes or decision.actions or writes or report):
@@ -108,8 +116,16 @@ class Enactor:
         self._wake.set()
         for action in decision.actions:
             if isinstance(action, Send) and isinstance(action.command, Assign):
-                for command in self._behind(action.worker, action.command):
-                    self.handle(CommandGiven(action.worker, command))
+                self._send_behind(action.worker, action.command)
+
+    def _send_behind(self, worker: WorkerId, assign: Assign) -> None:
+        try:
+            for command in self._behind(worker, assign):
+                self.handle(CommandGiven(worker, command))
+        except LettersLost:
+            raise
+        except Exception:  # the assignment stands; its tasks are given again later
+            log.exception("commands behind an assignment were left out", worker=worker)
 
     async def run(self) -> None:
         """Ticks, and carries out what is decided, until cancelled."""
@@ -134,7 +150,10 @@ class Enactor:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._machine.settings.tick_s)
-            await self.tell(Ticked())
+            try:
+                await self.tell(Ticked())
+            except EventFailed:
+                log.exception("a tick of the fleet failed; the next one goes on")
 
     async def _carry_out(self) -> None:
         batch: list[_Waiting] = []
@@ -150,10 +169,20 @@ class Enactor:
                 await self._recorder.put(*entries)
                 await self._recorder.flush()
             for waiting in batch:
-                for action in waiting.actions:
-                    self._act(action)
-                if waiting.report is not None:
-                    self._reported(*waiting.report)
+                self._act_on(waiting)
             async with self._moved:
                 self._done += len(batch)
                 self._moved.notify_all()
+
+    def _act_on(self, waiting: _Waiting) -> None:
+        for action in waiting.actions:
+            try:
+                self._act(action)
+            except Exception:
+                log.exception("an action failed", action=type(action).__name__)
+        if waiting.report is not None:
+            worker, report = waiting.report
+            try:
+                self._reported(worker, report)
+            except Exception:
+                log.exception("a stored report failed", worker=worker, report=type(report).__name__)

@@ -18,6 +18,7 @@ from evermirror.core.fleet.decisions import (
     Alert,
     CompareRanges,
     DutyChanged,
+    EventFailed,
     GrantLease,
     Refuse,
     Send,
@@ -68,7 +69,7 @@ from evermirror.model.worker import Duty, WorkerId, WorkerRecord, worker_facts
 from evermirror.nodes.coordinator.believing import believed
 from evermirror.nodes.coordinator.enacting import Enactor
 from evermirror.nodes.coordinator.greeting import hello_of, refusal
-from evermirror.nodes.coordinator.hearing import event_of, held_copies, written
+from evermirror.nodes.coordinator.hearing import FailedReports, event_of, held_copies, written
 from evermirror.nodes.coordinator.listener import Listener
 from evermirror.nodes.coordinator.orders import Orders
 from evermirror.nodes.coordinator.session import Connected, Make, Session
@@ -124,6 +125,7 @@ class Fleet:
         self._turns = Turns()
         self._accepting: dict[WorkerId, bool] = {}  # as each last said
         self.on_duty: Callable[[WorkerRecord], None] = lambda record: None  # a worker's duty is another
+        self.failed_reports = FailedReports()
 
     # What happens elsewhere
 
@@ -345,7 +347,14 @@ class Fleet:
             frame = await session.peer.receive()
             session.heard_at = self._mono()
             await self._enactor.room()
-            self._heard(session, worker, frame)
+            try:
+                self._heard(session, worker, frame)
+            except (PeerGone, LettersLost):
+                raise
+            except Exception:
+                kind = type(frame).__name__
+                log.exception("a frame of a worker could not be handled", worker=session.name, frame=kind)
+                raise PeerGone(f"the coordinator could not handle {kind}") from None
 
     def _heard(self, session: Session, worker: WorkerId, frame: Up) -> None:
         match frame:
@@ -386,6 +395,18 @@ class Fleet:
         return session.peer.identity.token_id == OWN_TOKEN and len(self._bound) == 1
 
     def _take(self, id_: ReportId, report: Report) -> None:
+        try:
+            self._take_in(id_, report)
+        except LettersLost:
+            raise
+        except Exception:
+            if not self.failed_reports.failed(id_, report):
+                reason = f"the coordinator could not handle {type(report).__name__}: it is to be sent again"
+                raise PeerGone(reason) from None
+            self._enactor.handle(OtherReported(id_))
+            self._listener.disbelieved(id_.worker, report)
+
+    def _take_in(self, id_: ReportId, report: Report) -> None:
         worker, machine, listener = id_.worker, self.machine, self._listener
         counts = believed(report, lambda key: machine.speaks_for(key, worker), listener.open_tasks)
         event = OtherReported(id_) if counts is None else event_of(id_, counts)
@@ -397,9 +418,14 @@ class Fleet:
             self._enactor.enact(decision)
             listener.disbelieved(worker, report)
         else:
-            counts = listener.understood(worker, counts)
-            self._heard_of(worker, counts)
-            self._enactor.enact(decision, *written(machine, worker, counts), report=(worker, counts))
+            try:
+                counts = listener.understood(worker, counts)
+                self._heard_of(worker, counts)
+                writes = written(machine, worker, counts)
+            except Exception:
+                self._enactor.enact(machine.untaken(decision))
+                raise
+            self._enactor.enact(decision, *writes, report=(worker, counts))
 
     async def _end(self, session: Session) -> None:
         self._sessions.pop(session.number, None)
@@ -409,8 +435,12 @@ class Fleet:
                 waiting.set_exception(PeerGone("the worker went away"))
         if session.worker is not None and self._by_worker.get(session.worker) is session:
             del self._by_worker[session.worker]
-            with contextlib.suppress(LettersLost):  # all ends by it
+            try:
                 self._enactor.handle(WorkerDisconnected(session.worker, session.number))
+            except LettersLost:
+                pass  # all ends by it
+            except EventFailed:
+                log.exception("the end of a connection could not be handled", worker=session.name)
             self._listener.gone(session.worker)
         with contextlib.suppress(PeerGone):
             await session.peer.close("")
