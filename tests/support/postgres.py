@@ -61,11 +61,19 @@ class PostgresServer:
     def drop_database(self, url: str) -> None:
         self._run("dropdb", *self._where(), "--force", url.rsplit("/", 1)[1])
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """Whoever is connected loses the connection."""
         if self._process.poll() is None:
             self._process.send_signal(2)  # SIGINT: "fast shutdown"
             self._process.wait(30)
         SERVANTS.discard(self._process.pid)
+
+    def start_again(self) -> None:
+        """On the same data and port."""
+        assert self._start()
+
+    def close(self) -> None:
+        self.stop()
         shutil.rmtree(self._dir, ignore_errors=True)
 
     def _where(self) -> list[str]:

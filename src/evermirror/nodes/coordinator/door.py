@@ -64,8 +64,8 @@ class Door:
 
     async def run(self) -> None:
         """Waits for the first token of a worker, then listens until cancelled."""
-        while not any(t.role.of_node and t.revoked_at is None for t in await self._tokens()):  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S)  # tokens are made by other processes too
+        while not await self._any_tokens():  # noqa: ASYNC110 (tokens are made by other processes too)
+            await asyncio.sleep(LOOK_S)
         async with self._beside(), self.open():
             await asyncio.Event().wait()
 
@@ -108,6 +108,9 @@ class Door:
                 if token.revoked_at is not None:
                     await server.close_token(token.id, "this token was revoked")
             await asyncio.sleep(LOOK_S)
+
+    async def _any_tokens(self) -> bool:
+        return any(t.role.of_node and t.revoked_at is None for t in await self._tokens())
 
     async def _tokens(self) -> Sequence[TokenRecord]:
         """As the database has them, however long it takes to answer."""

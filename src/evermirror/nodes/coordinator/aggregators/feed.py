@@ -187,11 +187,14 @@ class Feed:
 
     async def _retried(self, ask: Callable[[], Awaitable[None]]) -> None:
         """Until the database answers."""
+        told = False  # an outage is one line, however long it lasts
         while True:
             try:
                 return await ask()
             except FailureError as error:
-                log.warning("the database does not answer an aggregator", reason=error.failure.message)
+                if not told:
+                    log.warning("the database does not answer an aggregator", reason=error.failure.message)
+                told = True
             await asyncio.sleep(PAUSE_S)
 
 
