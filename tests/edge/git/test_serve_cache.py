@@ -12,6 +12,7 @@ from evermirror.edge.git.refs import OWN_NAMESPACE
 from evermirror.edge.git.serve import BadRequest, GitServer, ServeSettings
 from evermirror.edge.git.serve_request import RequestScan
 from evermirror.edge.git.serve_state import SETTLED_S, States
+from evermirror.model.failure import FailureError
 from tests.edge.git.mirror_world import World
 from tests.support.gitrepo import read_refs, run_git
 from tests.support.processes import wait_for_no_children
@@ -304,6 +305,52 @@ async def test_kept_tips_are_found_in_whatever_disguise_git_would_see_through(wo
         return
     assert b"not our ref" in answer
     assert b"PACK" not in answer
+
+
+async def test_object_info_is_neither_offered_nor_answered(world, repo, server):
+    """It would tell of every object whether it is here, and how large: of kept tips too."""
+    path = world.path(repo)
+    offered = await gather(server.advertise(path, "version=2"))
+    assert offered.startswith(pkt("version 2\n"))
+    assert b"object-info" not in offered
+    assert offered.endswith(b"0000")
+    asked = pkt("object-format=sha1\n") + b"0001" + pkt("size\n") + pkt(f"oid {repo.tip()}\n") + b"0000"
+    for command in ("object-info\n", "object-info", "object-info\0", "bundle-uri", "ls-refs\0", ""):
+        for before in (b"", pkt("agent=x\n") * 100_000):
+            body = in_pieces(before + pkt(f"command={command}") + asked)
+            with pytest.raises(BadRequest, match="not served here"):
+                await gather(server.upload_pack(path, body, "version=2"))
+
+
+async def in_pieces(body):
+    for at in range(0, len(body), 50_001):
+        yield body[at : at + 50_001]
+
+
+async def test_a_hidden_ref_bounds_no_shallow_clone_so_nobody_learns_its_name(world, repo, server):
+    """git looks for the ref of deepen-not among hidden ones too."""
+    path = world.path(repo)
+    run_git(path, "update-ref", OWN_NAMESPACE + "kept/1/gone", "refs/heads/main~1")
+    told = set()
+    for name in ("refs/evermirror/kept/1/gone", "evermirror/kept/1/gone", "refs/evermirror/kept/1/other"):
+        for protocol, body in (("version=2", clone_v2(repo.tip())), ("", clone(repo.tip()))):
+            asked = body.replace(pkt("done\n"), pkt(f"deepen-not {name}\n") + pkt("done\n"))
+            with pytest.raises(BadRequest) as refused:
+                await gather(server.upload_pack(path, once(asked), protocol))
+            told.add(refused.value.message.replace(name, "NAME"))
+    assert len(told) == 1
+    fine = clone_v2(repo.tip()).replace(pkt("done\n"), pkt("deepen-not refs/tags/v1\n") + pkt("done\n"))
+    run_git(path, "update-ref", "refs/tags/v1", "refs/heads/main~1")
+    assert b"PACK" in await gather(server.upload_pack(path, once(fine), "version=2"))
+
+
+async def test_hidden_refs_cannot_be_wanted_by_their_names(world, repo, server):
+    path = world.path(repo)
+    run_git(path, "update-ref", OWN_NAMESPACE + "kept/1/gone", "refs/heads/main")
+    want = pkt(f"want-ref {OWN_NAMESPACE}kept/1/gone\n")
+    body = clone_v2(repo.tip()).replace(pkt("done\n"), want + pkt("done\n"))
+    with pytest.raises(FailureError):
+        await gather(server.upload_pack(path, once(body), "version=2"))
 
 
 def test_what_changed_a_moment_ago_has_no_fingerprint(tmp_path):

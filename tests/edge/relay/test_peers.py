@@ -534,7 +534,8 @@ async def test_a_thousand_questions_some_wait_and_the_rest_hear_that_it_is_busy(
 
 
 async def test_lines_of_one_node_and_strangers_are_bounded(tmp_path):
-    fleet = Fleet(tmp_path, RelayLimits(line=QUICK, lines_per_worker=2, asking_per_node=2, strangers_max=3))
+    few = RelayLimits(line=QUICK, lines_per_worker=2, asking_per_node=2, known_strangers_max=3)
+    fleet = Fleet(tmp_path, few)
     async with fleet.relaying():
         for way, pass_ in ((SERVING, fleet.pass_(OTHER, Role.WORKER)), (ASKING, fleet.pass_())):
             async with (
@@ -567,7 +568,7 @@ def cut_off(strangers) -> int:
 
 
 async def test_silent_strangers_of_one_address_do_not_keep_others_out(tmp_path):
-    fleet = Fleet(tmp_path, RelayLimits(line=QUICK, strangers_max=20, strangers_per_host=3))
+    fleet = Fleet(tmp_path, RelayLimits(line=QUICK, strangers_max=20, strangers_per_network=3))
     async with fleet.relaying():
         idle = [
             socket.create_connection(("127.0.0.1", fleet.port), source_address=("127.0.0.2", 0))
@@ -580,6 +581,39 @@ async def test_silent_strangers_of_one_address_do_not_keep_others_out(tmp_path):
         finally:
             for stranger in idle:
                 stranger.close()
+
+
+@contextlib.contextmanager
+def silent(port, count, addresses):
+    """Connections from each of ``addresses`` that never say a word."""
+    opened = []
+    try:
+        for address in addresses * count:
+            opened += [socket.create_connection(("127.0.0.1", port), source_address=(address, 0))]
+        yield opened
+    finally:
+        for stranger in opened:
+            stranger.close()
+
+
+async def test_silent_strangers_of_many_addresses_do_not_keep_others_out(tmp_path):
+    patient = replace(QUICK, first_byte_s=60.0, hello_s=60.0)  # they stay, unless somebody needs the place
+    fleet = Fleet(tmp_path, RelayLimits(line=patient))
+    addresses = [f"127.0.0.{n}" for n in range(2, 6)]
+    async with fleet.relaying():
+        with silent(fleet.port, 50, addresses):
+            pass_ = fleet.pass_(OTHER, Role.WORKER)
+            async with RawPeer.admitted(fleet.port, SERVING, pass_):
+                await until(lambda: fleet.relay.reachable(OTHER))
+
+
+async def test_a_stranger_that_says_nothing_at_first_is_not_waited_for(tmp_path):
+    fleet = Fleet(tmp_path, RelayLimits(line=replace(QUICK, first_byte_s=0.5, hello_s=60.0)))
+    async with fleet.relaying():
+        with silent(fleet.port, 3, ["127.0.0.1"]) as strangers:
+            strangers[0].send(b"\x16")  # the first byte of TLS
+            await until(lambda: cut_off(strangers[1:]) == 2)
+            assert cut_off(strangers[:1]) == 0, "who has spoken is given time"
 
 
 async def test_the_worker_opens_lines_as_needed_and_no_more(fleet):

@@ -48,6 +48,7 @@ from evermirror.edge.git.serve_request import (
     bounded_body,
     filter_is_served,
     without_filters,
+    without_object_info,
 )
 from evermirror.edge.git.serve_state import State, States
 from evermirror.edge.git.serve_tips import Tips, TipsReader
@@ -265,6 +266,9 @@ class GitServer:
                 yield answer
                 return
             async with aclosing(without_null_refs(self._run(ask))) as chunks:
+                if ask.options and _wants_v2(ask.protocol):  # capabilities, less than 1 kB
+                    yield without_object_info(b"".join([chunk async for chunk in chunks]))
+                    return
                 async for chunk in chunks:
                     yield chunk
 
@@ -398,6 +402,7 @@ class GitServer:
             ("uploadpack.hideRefs", OWN_NAMESPACE.rstrip("/")),
             ("uploadpack.allowFilter", "true" if filters else "false"),
             ("uploadpackfilter.allow", "false"),
+            ("transfer.advertiseObjectInfo", "false"),
             ("uploadpack.allowReachableSHA1InWant", "true"),  # for v0; v2 serves what is asked for
             *((f"uploadpackfilter.{name}.allow", "true") for name in filters),
             *(("uploadpack.hideRefs", f"!{folder}") for folder in sorted(ask.late)),

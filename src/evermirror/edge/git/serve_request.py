@@ -12,7 +12,7 @@ import zlib
 from collections.abc import AsyncIterator, Collection, Iterator
 from urllib.parse import unquote_to_bytes
 
-from evermirror.edge.git.pktline import LENGTH_BYTES, MAX_DATA_BYTES, PktError, text
+from evermirror.edge.git.pktline import LENGTH_BYTES, MAX_DATA_BYTES, PktError, encode, text
 from evermirror.errors import EvermirrorError
 
 _WHO = (b"agent=", b"session-id=")  # lines of v2, words of v0's first want
@@ -25,6 +25,10 @@ _FULL_ID = re.compile(rb"sparse:oid=(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _FILTER_DEPTH_MAX = 8  # of combine in combine; git's own clients send one
 _SIGNS = 3  # lengths 0, 1 and 2 are signs
 LS_REFS = b"ls-refs"
+# Others are refused whatever git knows: object-info tells size and existence of hidden tips too.
+COMMANDS = frozenset({LS_REFS, b"fetch"})
+# git resolves the name of this ref among the hidden ones too: its answer would tell which of them exist.
+_HIDDEN_DEEPEN = re.compile(rb"deepen-not (?:refs/)?evermirror(?:/|\Z)")
 WANTS_MAX = 20_000  # of one request that is remembered; a clone of more refs than this is not cached
 
 
@@ -102,7 +106,12 @@ class RequestScan:
         elif line.startswith(_WANTS):  # git takes an id and overlooks what follows: we would not see it
             raise PktError(f"not an object id: {line[:80]!r}")
         elif line.startswith(b"command="):
-            self.command = self.command or line.removeprefix(b"command=")
+            command = line.removeprefix(b"command=")
+            if command not in COMMANDS:
+                raise PktError(f"{line[:80]!r} is not served here")
+            self.command = self.command or command
+        elif _HIDDEN_DEEPEN.match(line) is not None:
+            raise PktError(f"no such ref: {line[:80]!r}")
         elif line.startswith((b"have ", b"shallow ", b"server-option=")):
             self.alone = False
         elif line.startswith(_FILTER):
@@ -138,6 +147,11 @@ def without_filters(request: bytes) -> bytes:
             kept += line
         at += length
     return bytes(kept)
+
+
+def without_object_info(advertised: bytes) -> bytes:
+    """The advertisement of v2 without a command that is not served; git before 2.41 always offers it."""
+    return advertised.replace(encode(b"object-info\n"), b"")
 
 
 async def bounded_body(body: AsyncIterator[bytes], bytes_max: int, *, gzipped: bool) -> AsyncIterator[bytes]:

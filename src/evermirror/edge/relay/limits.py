@@ -10,6 +10,7 @@ class LineLimits:
     """Of any line, at either end."""
 
     hello_s: float = 10.0  # connection, handshake and admission, each
+    first_byte_s: float = 2.0  # of TLS, from a new connection on: whoever dials speaks at once
     ping_s: float = 20.0  # between two signs of life on an idle line
     quiet_s: float = 60.0  # an idle line without any is half open, and closed
     silence_s: float = 300.0  # nothing moves in the midst of a request; as edge/git/serve.py waits for git
@@ -47,7 +48,10 @@ class RelayLimits:
     asking_lines_max: int = 1_000
     asking_per_node: int = 64
     strangers_max: int = 200  # connections that have not said yet who they are, and of these …
-    strangers_per_host: int = 50  # … from one address: many workers may share one, behind NAT or a proxy
+    strangers_per_network: int = 50  # … from one address, of IPv6 one /64: many may share it behind NAT
+    known_strangers_max: int = 200  # places besides, for networks from which somebody was admitted in …
+    known_s: float = 86_400.0  # … the last day: whoever comes back after an outage
+    known_max: int = 10_000  # such networks, ~200 bytes each
     asks_max: int = 256  # under way, and …
     asks_per_reader: int = 64
     queue: int = 256  # … in line for one of these places

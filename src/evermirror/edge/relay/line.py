@@ -65,6 +65,7 @@ class Line(asyncio.BufferedProtocol):
         self._scratch = scratch
         self._limits = limits
         self._made = made
+        self._server_side = server_side
         self._sealed_in, self._sealed_out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._sealed_in, self._sealed_out, server_side=server_side)
         self._transport: asyncio.Transport | None = None
@@ -201,6 +202,10 @@ class Line(asyncio.BufferedProtocol):
         self._arrived.set()
         self._writable.set()
 
+    def _first_byte_due(self) -> None:
+        if not self.received_bytes and not self.why:
+            self.abort(f"silent for {self._limits.first_byte_s:g} s")
+
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._limits.ping_s, self._tick)
         if not self.idle or self.why:
@@ -217,6 +222,8 @@ class Line(asyncio.BufferedProtocol):
         self.peer_host = str((transport.get_extra_info("peername") or ("",))[0])
         self._transport.set_write_buffer_limits(OUTBOX_BYTES)
         self._timer = self._loop.call_later(self._limits.ping_s, self._tick)
+        if self._server_side:
+            self._loop.call_later(self._limits.first_byte_s, self._first_byte_due)
         if self._made is not None:
             self._made(self)
         self._take()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from evermirror.edge.relay.holders import Holders
 from evermirror.edge.relay.limits import RelayLimits
 from evermirror.edge.relay.line import Line, LineBroken, Scratch
 from evermirror.edge.relay.seal import SealInvalid, Unsealer, check_ticket
+from evermirror.edge.relay.strangers import Strangers
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.access import Role
 from evermirror.model.relay import Denial, NodeId, Pass
@@ -83,7 +83,7 @@ class RelayServer:
         self._gate = Gate(limits.asks_max, limits.asks_per_reader, limits.queue, limits.queue_wait_s)
         self._scratch = Scratch()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._strangers: Counter[str] = Counter()  # by where they come from
+        self._strangers: Strangers[Line] = Strangers(limits)
         self._asking: dict[NodeId, set[Line]] = {}
         self._denied: dict[NodeId, float] = {}  # until when
         self._answered = 0
@@ -224,11 +224,8 @@ class RelayServer:
         return Line(self._context, self._scratch, self._limits.line, server_side=True, made=self._begin)
 
     def _begin(self, line: Line) -> None:
-        full = self._strangers.total() >= self._limits.strangers_max
-        if full or self._strangers[line.peer_host] >= self._limits.strangers_per_host:
-            line.abort("too many strangers")
-            return
-        self._strangers[line.peer_host] += 1
+        if (other := self._strangers.enter(line, line.peer_host)) is not None:
+            other.abort("too many strangers: a newer one has its place")
         task = asyncio.get_running_loop().create_task(self._meet(line))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -238,9 +235,8 @@ class RelayServer:
             try:
                 hello, who = await self._admit(line)
             finally:
-                self._strangers[line.peer_host] -= 1
-                if not self._strangers[line.peer_host]:
-                    del self._strangers[line.peer_host]
+                self._strangers.leave(line)
+            self._strangers.admitted(line.peer_host)
             if hello.way == SERVING:
                 await self._keep(line, who)
             else:
