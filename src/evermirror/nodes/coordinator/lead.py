@@ -207,6 +207,7 @@ async def leading(
             own_relay=own_relay,
             refs_extra=told.refs_extra,
         )
+        coordinator.add_warnings(feeds.warnings)
         passes.relays, store.on_change = feeds.relays, feeds.wake
         admin.aggregators, admin.registered, admin.collected = feeds.view, registry.records, feeds.collected
         catalog, publisher = make_catalog(
