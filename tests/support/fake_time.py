@@ -19,7 +19,7 @@ class WallClock:
         return {
             "LD_PRELOAD": str(LIBRARIES[0]),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_CACHE_DURATION": "1",  # seconds; without it each look at the clock reads the file
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
 

@@ -62,9 +62,9 @@ class CoordinatorClock:
     def __call__(self) -> float:
         return self._own() if self._offset is None else self._offset + uptime()
 
-    def noted(self, status: WorkerStatus, name: str) -> WorkerStatus:
-        """The status of the node of this name, with a warning while its clock and the coordinator's disagree;
-        the log has it once."""
+    def noted(self, status: WorkerStatus, whose: str = "") -> WorkerStatus:
+        """This node's status, with a warning while its clock and the coordinator's disagree; the log has it
+        once. ``whose`` begins the warning."""
         ahead_s = self._own() - self()
         disagree = abs(ahead_s) > DISAGREE_S
         if disagree and not self._disagreed:
@@ -75,5 +75,5 @@ class CoordinatorClock:
         if not disagree:
             return status
         side = "ahead of" if ahead_s > 0 else "behind"
-        text = f"{name}: its clock is {abs(ahead_s):.0f} s {side} the coordinator's: set both by NTP"
+        text = f"{whose}its clock is {abs(ahead_s):.0f} s {side} the coordinator's: set both by NTP"
         return replace(status, warnings=(*status.warnings, text))

@@ -416,11 +416,75 @@ def test_new_settings_hold_at_once_and_lose_nobody(change):
     assert {key for _, key in run(it, T0 + 10_000, now=T0 + 102)} == {f"a/{n}" for n in range(10)}
 
 
-def test_time_that_goes_backwards_is_taken_as_standing_still():
+def test_a_time_that_is_a_little_earlier_counts_as_the_latest_seen():
     it = scheduler("a/1", min_gap_s=60.0)
     it.polled(it.take(T0 + 1000), T0 + 1000)
-    assert it.take(T0) is None
-    assert it.next_wake(T0) == T0 + 1060
+    assert it.take(T0 + 990) is None
+    assert it.next_wake(T0 + 990) == T0 + 1060
+
+
+HOUR = 3600.0
+
+
+def test_a_clock_set_back_keeps_nobody_waiting_and_makes_nobody_due():
+    """As if it had always been right: what is left to wait is the same a moment before and after."""
+    keys = [f"a/{n}" for n in range(3)]
+    it = scheduler(*keys, min_gap_s=60.0, host_rate=1.0, host_connections=20)
+    for n in range(3):
+        it.polled(it.take(T0 + HOUR + n), T0 + HOUR + n)
+    assert it.next_wake(T0 + HOUR + 10) == T0 + HOUR + 60
+    assert it.take(T0 + 10) is None, "set right: nobody is due for it"
+    assert it.next_wake(T0 + 10) == T0 + 60
+    assert {key for _, key in run(it, T0 + 70, now=T0 + 10)} == set(keys)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_gap_s": 30.0, "polls_per_second": 1.0},
+        {"polls_per_second": 0.5},
+        {"host_rate": 0.2},
+        {"min_gap_s": 20.0},
+    ],
+)
+def test_polls_go_on_at_the_same_pace_where_a_clock_was_ahead(settings):
+    keys = [f"a/{n}" for n in range(5)]
+    right, was_ahead = (scheduler(*keys, host_connections=20, **settings) for _ in range(2))
+    run(right, T0 + 200)
+    run(was_ahead, T0 + 100)
+    run(was_ahead, T0 + HOUR + 200, now=T0 + HOUR + 100)
+    polls = [len(run(it, T0 + 500, now=T0 + 200)) for it in (right, was_ahead)]
+    assert polls[0] > 10
+    assert polls[1] == pytest.approx(polls[0], abs=3)
+
+
+def test_waits_that_began_while_the_clock_was_ahead_are_not_longer_for_it():
+    it = scheduler("a/1", "b/1", "c/1")
+    ahead = T0 + HOUR
+    limited = Failure(FailureKind.RATE_LIMITED, "slow down", retry_after_s=90.0)
+    until = {}
+    for _ in range(3):
+        key = it.take(ahead)
+        if key == "a/1":
+            it.failed(key, limited, ahead)
+        elif key == "b/1":
+            until[key] = it.failed(key, Failure(FailureKind.UNKNOWN, "odd"), ahead).next_attempt_at
+        else:
+            it.polled(key, ahead)
+    assert until["b/1"] > ahead
+    assert it.explain("a/1", T0).next_poll_at == pytest.approx(T0 + 90, abs=1)
+    assert it.explain("b/1", T0).next_poll_at == pytest.approx(until["b/1"] - HOUR, abs=1)
+    assert it.memory("b/1").not_before == pytest.approx(until["b/1"] - HOUR, abs=1)
+    assert it.memory("c/1").verified_at == T0, "it was seen when it was seen"
+
+
+def test_what_was_seen_before_the_clock_jumped_was_seen_then():
+    it = scheduler("a/1", min_gap_s=7200.0)
+    it.polled(it.take(T0), T0)
+    assert it.take(T0 + HOUR) is None
+    assert it.take(T0 + 50) is None
+    memory = it.memory("a/1")
+    assert (memory.last_poll_at, memory.verified_at) == (T0, T0)
 
 
 def traced_bytes(work):

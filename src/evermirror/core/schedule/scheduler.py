@@ -19,8 +19,8 @@ Rules
 - A quiet repo is polled when it is requested, never by itself: no turn, no deadline, no part in the budgets.
 - The max gap is kept where budgets allow: at most half of them goes to deadlines.
 - A repo with fallbacks may be asked elsewhere (detours.py); it then stands in that host's queue.
-- `now` is UTC seconds. One a little earlier counts as the latest seen. A clock that was set back takes
-  all times here back with it: nobody waits longer for it, and nobody is due for it.
+- `now` is UTC seconds. One that is a little earlier counts as the latest seen. A clock that was set back
+  takes all times here back with it: nobody waits longer for it, and nobody is due for it.
 """
 
 from __future__ import annotations

@@ -140,6 +140,10 @@ class AggregatorUplink:
         """For the passes of others."""
         return self._unsealer
 
+    def status(self) -> WorkerStatus:
+        """How this aggregator is doing now; with what is wrong with its clock."""
+        return self.coordinator_clock.noted(self._attached.status())
+
     # What is told
 
     def have(self, held: HeldRepo) -> None:
@@ -235,7 +239,7 @@ class AggregatorUplink:
                     self._follow(connection, changes),
                     self._tell_all(connection),
                     self._keep_telling(connection),
-                    self._keep_beating(connection, welcomed),
+                    self._keep_beating(connection, welcomed.heartbeat_s),
                 ):
                     group.create_task(work)
         except BaseExceptionGroup as ended:
@@ -310,7 +314,7 @@ class AggregatorUplink:
         for n in range(0, len(doubts), TOLD_AT_ONCE):
             await connection.send(Doubted(tuple(doubts[n : n + TOLD_AT_ONCE])))
 
-    async def _keep_beating(self, connection: Connection, welcomed: Welcomed) -> None:
+    async def _keep_beating(self, connection: Connection, gap_s: float) -> None:
         while True:
-            await connection.send(Beat(self.coordinator_clock.noted(self._attached.status(), welcomed.name)))
-            await asyncio.sleep(welcomed.heartbeat_s)
+            await connection.send(Beat(self.status()))
+            await asyncio.sleep(gap_s)

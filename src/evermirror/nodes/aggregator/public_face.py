@@ -66,7 +66,7 @@ async def public_face(parts: FaceParts) -> AsyncIterator[ASGIApp]:
             ),
             config.aggregator.mode,
             collecting.figures,
-            collecting.status,
+            uplink.status,
             lambda: uplink.state,
             lambda: upstream.state,
             parts.reached.figures,

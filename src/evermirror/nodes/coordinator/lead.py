@@ -215,6 +215,7 @@ async def leading(
             own_relay=own_relay,
             refs_extra=told.refs_extra,
         )
+        coordinator.add_warnings(feeds.warnings)
         passes.relays, store.on_change = feeds.relays, feeds.wake
         feeds.restore(restored.workers)
         fleet.on_duty = feeds.duty_changed

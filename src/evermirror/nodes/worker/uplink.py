@@ -326,7 +326,8 @@ class Uplink:
     async def _keep_beating(self, connection: Connection, welcomed: Welcomed) -> None:
         await self._status_known.wait()
         while self._status is not None:
-            await connection.send(Beat(self.coordinator_clock.noted(self._status, welcomed.name)))
+            status = self.coordinator_clock.noted(self._status, f"worker {welcomed.name}: ")
+            await connection.send(Beat(status))
             self.contact.beat_sent()
             await asyncio.sleep(welcomed.heartbeat_s)
 

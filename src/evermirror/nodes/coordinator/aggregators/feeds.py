@@ -41,6 +41,7 @@ from evermirror.nodes.coordinator.hearing import held_copies
 log = structlog.get_logger(__name__)
 
 KNOWN_MAX = 100  # aggregators that are shown: of more, not those that are retired or went long ago
+WARNINGS_MAX = 10  # of one aggregator, in the overview: its own page has all
 TICK_S = (0.02, 5.0)  # between two looks at who has been away too long: a tenth of grace, within these
 COLLECT_S = 30.0  # the longest that anybody waits for an aggregator to have what a worker has
 FIRST_S = 3.0  # the same where it has nothing of the repo yet
@@ -149,6 +150,16 @@ class Feeds:
             followed=feed.followed if feed is not None else 0,
             told=(one.told if one is not None else 0) + (feed.told if feed is not None else 0),
             load=feed.status if feed is not None else None,
+        )
+
+    def warnings(self) -> tuple[str, ...]:
+        """What aggregators that are there say is wrong with them."""
+        there = ((one.name, one.feed.status) for one in self._known.values() if one.feed is not None)
+        return tuple(
+            f"aggregator {name}: {text}"
+            for name, status in there
+            if status is not None
+            for text in status.warnings[:WARNINGS_MAX]
         )
 
     async def run(self) -> None:
