@@ -1,4 +1,4 @@
-"""A private repo does not exist for an untrusted worker: whatever it claims, nothing that it is sent differs."""
+"""A private repo does not exist for an untrusted worker: whatever it claims, it is sent the same."""
 
 from __future__ import annotations
 
