@@ -89,6 +89,7 @@ class NotingOrders(Orders):
             lambda _, holder, key: Source(key, NodeId(f"worker/{holder}")),
             lambda _: None,
             lambda key, worker: True,
+            lambda key: None,
         )
         self.store = store
         self.stored = []

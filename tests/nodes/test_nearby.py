@@ -31,8 +31,8 @@ class Move:
         self.new = World(folder / "new", upstream)
         self.key = self.new.spec(self.repo).key
 
-    def source(self, *, trusted=False, bearer=OTHER):
-        ticket = self.fleet.ticket(bearer=bearer, holder=HOLDER, key=self.key)
+    def source(self, *, trusted=False, bearer=OTHER, lives_s=3600.0):
+        ticket = self.fleet.ticket(bearer=bearer, holder=HOLDER, key=self.key, lives_s=lives_s)
         return Source(self.key, HOLDER, ticket, trusted=trusted)
 
     @contextlib.asynccontextmanager
@@ -189,6 +189,31 @@ async def test_kept_tips_come_from_a_trusted_holder_only(move, trusted):
     assert here == (kept if trusted else {})
     if trusted:
         assert mirror_git(move.new.path(move.repo), "cat-file", "-t", lost) == "commit"
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_kept_tips_come_with_a_new_ticket_where_the_clone_outlasts_the_first(
+    move, answered, monkeypatch
+):
+    monkeypatch.setattr(nearby, "RENEWED_S", 20.0 if answered else 0.01)
+    await move.old.sync(move.repo)
+    move.repo.force_push()
+    await move.old.sync(move.repo)
+    asked = []
+
+    def ask(key):
+        asked.append(key)
+        if answered:
+            near.note([Source(key, OTHER, "another holder's"), move.source(trusted=True)])
+
+    async with move.nearby(move.source(trusted=True, lives_s=nearby.SPARE_S - 1)) as near:
+        near._ask_source = ask
+        await move.sync(near)
+        async with near.seed(move.new.spec(move.repo)) as seed:
+            assert seed is None, "it was for that alone"
+    assert asked == [move.key]
+    move.new.assert_equal(move.repo)
+    assert any(name.startswith(KEPT) for name in read_refs(move.new.path(move.repo))) is answered
 
 
 async def test_the_public_sees_no_kept_tips_though_nodes_do(move):

@@ -23,7 +23,7 @@ from evermirror.edge.relay.serving import ServingLines
 from evermirror.model.messages import AssignRepos, LookAt
 from evermirror.model.relay import Source
 from evermirror.model.repo import RepoKey
-from evermirror.model.wire import Access, Ordered
+from evermirror.model.wire import Access, AskSource, Ordered
 from evermirror.nodes.running import running
 from tests.support.aggregation import Aggregation
 from tests.support.followers import House, Worker, house_at
@@ -92,21 +92,44 @@ async def test_a_claimed_private_repo_is_neither_told_nor_opened(fleet):
         await fleet.until_here(node, hidden, shown)
         async with spying(fleet, hidden, shown, f"{fleet.upstream.host}/no-such") as spy:
             assert await read(spy, await given(spy, shown)) == public.tip()
-            for _ in range(2):
-                before = len(sources(spy, shown))
-                await fleet.until(lambda: moved(node, hidden, secret))
-                await fleet.until(lambda: moved(node, shown, public))
-                assert await read(spy, await given(spy, shown, before)) == public.tip()
+            before = len(sources(spy, shown))
+            await moved(node, hidden, secret)
+            await moved(node, shown, public)
+            assert await read(spy, await given(spy, shown, before)) == public.tip()
             assert hidden not in repr(spy.heard)
             assert "no-such" not in repr(spy.heard)
-            (copy,) = (await fleet.lead.lead.coordinator.holders(hidden),)
-            assert [holder.worker for holder in copy] == ["w1"]
+            holders = await fleet.lead.lead.coordinator.holders(hidden)
+            assert [holder.worker for holder in holders] == ["w1"]
             for stolen in sources(spy, shown):
                 with pytest.raises(HolderRefused):
                     await read(spy, replace(stolen, key=RepoKey(hidden)))
 
 
-async def moved(node, key, repo) -> bool:
+async def test_a_new_ticket_is_given_for_what_the_worker_was_given_and_nothing_else(tmp_path):
+    relay = {"in_coordinator": True}
+    async with (
+        house_at(tmp_path / "data", fleet={"replicas": 2}, relay=relay) as house,
+        house.worker(1, "trusted") as trusted,
+        house.worker(SPY, "spy", trusted=False) as spy,
+    ):
+        keys = {name: f"example.org/team/{name}" for name in ("public", "private", "no-such")}
+        await house.add(keys["public"])
+        await house.lead.coordinator.add_url(f"https://{keys['private']}", {"private": True}, actor="test")
+        await trusted.until_assigned(keys["public"], keys["private"])
+        await spy.until_assigned(keys["public"])
+        for key in (keys["public"], keys["private"]):
+            await trusted.synced(key, FALSE, first=True)
+        await trusted.settle()
+        before = len(spy.all(Ordered))
+        for key in (keys["private"], keys["no-such"], keys["public"]):
+            await spy.say(AskSource(RepoKey(key)))
+        (order,) = [await spy.next(Ordered, before)]
+        assert [source.key for source in order.command.sources] == [keys["public"]]
+        assert order.command.keys == ()
+        assert keys["private"] not in repr(spy.heard)
+
+
+async def moved(node, key, repo) -> None:
     """A push arrives at the aggregator: whoever follows the repo is told of it, too."""
     tip = await asyncio.to_thread(repo.commit)
     async with asyncio.timeout(40):
@@ -115,7 +138,6 @@ async def moved(node, key, repo) -> bool:
         mirror = node.side.mirrors
         while str((await mirror.read_refs(RepoKey(key))).refs.get("refs/heads/main")) != tip:
             await asyncio.sleep(0.02)
-    return True
 
 
 # Tickets and passes end with their reason
@@ -135,14 +157,18 @@ async def test_a_ticket_opens_nothing_once_its_repo_is_private(fleet):
             with pytest.raises(HolderLacks, match="not held here"):
                 await read(spy, source)
             before = len(sources(spy, key))
-            assert await moved(node, key, repo)
+            await moved(node, key, repo)
             with pytest.raises(HolderLacks):
                 await read(spy, source)
             assert len(sources(spy, key)) == before
 
 
 async def test_a_ticket_lasts_a_quarter_of_an_hour_and_says_whether_its_bearer_is_trusted(fleet):
-    async with fleet.coordinator(fleet={"replicas": 2}) as lead, fleet.worker("w1"), fleet.aggregator() as node:
+    async with (
+        fleet.coordinator(fleet={"replicas": 2}) as lead,
+        fleet.worker("w1"),
+        fleet.aggregator() as node,
+    ):
         _, key = await fleet.add("one")
         await fleet.until_here(node, key)
         for name, trusted in (("spy", False), ("friend", True)):
@@ -171,7 +197,6 @@ async def test_a_worker_in_quarantine_loses_its_lines_and_gets_no_pass_until_it_
                     await read(spy, source)
                 had = len(spy.all(Access))
                 await lead.lead.feeds._renew()
-                await spy.say(*())
                 await lead.lead.fleet.settled()
                 assert lead.lead.passes.of_worker(spy.number) is None
                 assert not relay.reachable(access.node)
@@ -208,13 +233,16 @@ async def test_a_worker_whose_token_is_revoked_loses_its_lines_and_its_pass(flee
 
 
 async def test_a_relay_in_the_coordinator_drops_who_is_quarantined(tmp_path):
-    async with house_at(tmp_path / "data", relay={"in_coordinator": True}) as house:
-        async with house.worker(SPY, "spy", trusted=False) as spy, serving(await spy.next(Access)) as lines:
-            await house.until(lambda: bool(lines.connected))
-            await house.lead.admin.quarantine("spy", "it lies", actor="test")
-            await house.until(lambda: not lines.connected)
-            await house.lead.admin.resume("spy", actor="test")
-            await house.until(lambda: bool(lines.connected))
+    async with (
+        house_at(tmp_path / "data", relay={"in_coordinator": True}) as house,
+        house.worker(SPY, "spy", trusted=False) as spy,
+        serving(await spy.next(Access)) as lines,
+    ):
+        await house.until(lambda: bool(lines.connected))
+        await house.lead.admin.quarantine("spy", "it lies", actor="test")
+        await house.until(lambda: not lines.connected)
+        await house.lead.admin.resume("spy", actor="test")
+        await house.until(lambda: bool(lines.connected))
 
 
 async def test_who_was_shut_out_is_so_after_a_restart_and_relays_hear_of_it_when_they_come(tmp_path):
@@ -236,13 +264,17 @@ async def test_who_was_shut_out_is_so_after_a_restart_and_relays_hear_of_it_when
 
 
 async def test_who_is_shut_out_is_told_to_aggregators_and_to_no_worker(tmp_path):
-    async with house_at(tmp_path / "data") as house, house.aggregator() as front:
-        async with house.worker(1, "spy") as spy, house.worker(2, "other") as other:
-            node = (await spy.next(Access)).node
-            await other.next(Access)
-            await house.lead.admin.quarantine("spy", "it lies", actor="test")
-            await house.until(lambda: any(a.denied for a in front.all(Access)))
-            assert [d.node for d in front.all(Access)[-1].denied] == [node]
-            await house.lead.feeds._renew()
-            await other.next(Access, 1)
-            assert not any(access.denied for access in other.all(Access))
+    async with (
+        house_at(tmp_path / "data") as house,
+        house.aggregator() as front,
+        house.worker(1, "spy") as spy,
+        house.worker(2, "other") as other,
+    ):
+        node = (await spy.next(Access)).node
+        await other.next(Access)
+        await house.lead.admin.quarantine("spy", "it lies", actor="test")
+        await house.until(lambda: any(a.denied for a in front.all(Access)))
+        assert [d.node for d in front.all(Access)[-1].denied] == [node]
+        await house.lead.feeds._renew()
+        await other.next(Access, 1)
+        assert not any(access.denied for access in other.all(Access))

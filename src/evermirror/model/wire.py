@@ -16,6 +16,7 @@ in one.
         │ Compared ─────────────────────────────────────────▶ │
         │ ◀──────────────────────────────────────── Question  │   small reads for people
         │ Answer ───────────────────────────────────────────▶ │
+        │ AskSource ────────────────────────────────────────▶ │   a ticket has ended: a LookAt brings another
         │ ◀────────────────────────────────────────── Access  │   its pass and the relays, renewed in time
 
       aggregator
@@ -124,6 +125,13 @@ class Answer:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AskSource:
+    """It copies this repo from a holder, and the ticket has ended: another comes in a LookAt without keys."""
+
+    key: RepoKey
+
+
 # Aggregator to coordinator
 
 
@@ -180,7 +188,7 @@ class Accused:
     evidence: str  # digests and times, as text
 
 
-FromWorker = Hello | Beat | Holding | Numbered | Passing | Obeyed | Compared | Answer
+FromWorker = Hello | Beat | Holding | Numbered | Passing | Obeyed | Compared | Answer | AskSource
 FromAggregator = Hello | Beat | Follow | Followed | Have | Lack | AskHolders | Doubted | Accused
 Up = FromWorker | FromAggregator
 

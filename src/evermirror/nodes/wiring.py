@@ -87,7 +87,7 @@ async def make_worker(
     asking = AskingLines()
     stack.callback(asking.close)
     gateway = await stack.enter_async_context(Gateway(asking))
-    nearby = Nearby(git, mirrors, asking, gateway, lambda: uplink.access)
+    nearby = Nearby(git, mirrors, asking, gateway, lambda: uplink.access, uplink.ask_source, clock)
     parts = WorkerParts(
         port=uplink,
         scheduler=Scheduler(settings),

@@ -1,4 +1,4 @@
-"""A private repo does not exist for an untrusted worker: whatever it claims, nothing that it is sent differs."""
+"""A private repo does not exist for an untrusted worker: whatever it claims, it is sent the same."""
 
 from __future__ import annotations
 
@@ -170,23 +170,33 @@ def test_an_untrusted_holder_is_no_source_for_a_private_repo():
     assert (item.key, item.source, item.orphan) == (KEY, None, True)
 
 
+def test_an_untrusted_holder_is_not_nudged_together_with_trusted_ones():
+    fleet = Fleet()
+    trusted, untrusted = fleet.join("a"), fleet.join("b", trusted=False)
+    fleet.catalog(CatalogRepo(KEY, replicas=2))
+    fleet.run(5)
+    assert fleet.holders(KEY) == [trusted, untrusted]
+    last = fleet.join("c")
+    fleet.upstream[KEY] += 1
+    fleet.catalog(CatalogRepo(KEY, trusted_only=True, replicas=1, pins=("c",)))
+    fleet.run(10)
+    assert KEY in trusted.nudged, "its refs differ from those of who is to have it"
+    assert untrusted.nudged == []
+    assert fleet.holders(KEY) == [last]
+
+
 def test_an_untrusted_holder_that_comes_back_is_not_told_that_the_repo_moved():
     fleet = taken_away()
     untrusted, trusted = fleet.workers
+    fleet.cut(untrusted)
     fleet.tick()
-    fleet.read(trusted)
-    for key in tuple(trusted.clones):
-        fleet.finish(trusted, key)
-    untrusted.commands.clear()
-    for _ in range(3):
-        fleet.upstream[KEY] += 1
-        fleet.sync(trusted, KEY)
-        fleet.cut(untrusted)
-        fleet.connect(untrusted)
-        fleet.tick(10)
-    sent = fleet.sent(untrusted)
-    assert not any(isinstance(c, Nudge) for c in sent)
-    assert len([c for c in sent if isinstance(c, Assign) and c.items]) == 1, "the one from before"
+    fleet.upstream[KEY] += 1
+    fleet.work()
+    assert fleet.holders(KEY) == [untrusted, trusted]
+    fleet.cut(trusted)  # so that nothing may be deleted yet
+    before = len(fleet.sent(untrusted))
+    fleet.connect(untrusted)
+    assert fleet.sent(untrusted)[before:] == []
 
 
 def test_a_quarantined_worker_may_read_nothing():

@@ -39,13 +39,14 @@ from evermirror.model.messages import (
 )
 from evermirror.model.push import Pushed, PushedRef, PushTo, RefOutcome
 from evermirror.model.refs import RefChange
-from evermirror.model.relay import RelayAddress, Source
+from evermirror.model.relay import Denial, RelayAddress, Source
 from evermirror.model.repo import Mode, Priority, RepoKey, RepoSpec
 from evermirror.model.wire import (
     Access,
     Accused,
     Answer,
     AskHolders,
+    AskSource,
     Beat,
     Changes,
     Compare,
@@ -306,6 +307,7 @@ UPS = {
     Have: st.builds(Have, many(held)),
     Lack: st.builds(Lack, many(names)),
     AskHolders: st.builds(AskHolders, counts, many(names)),
+    AskSource: st.builds(AskSource, names),
     Doubted: st.builds(Doubted, many(names)),
     Accused: st.builds(Accused, names, names, texts, texts),
 }
@@ -320,7 +322,16 @@ DOWNS = {
     Taken: st.builds(Taken, counts, counts),
     Compare: st.builds(Compare, counts, many(words)),
     Question: st.builds(Question, counts, names, names),
-    Access: st.builds(Access, names, seals, numbers, st.binary(min_size=32, max_size=32), many(relays)),
+    Access: st.builds(
+        Access,
+        names,
+        seals,
+        numbers,
+        st.binary(min_size=32, max_size=32),
+        many(relays),
+        st.booleans(),
+        many(st.builds(Denial, names, numbers)),
+    ),
     Changes: st.builds(Changes, many(repo_changes), counts),
     Holders: st.builds(Holders, counts, many(st.builds(RepoHolders, names, many(holders)))),
 }

@@ -57,6 +57,7 @@ from evermirror.model.wire import (
     Accused,
     Answer,
     AskHolders,
+    AskSource,
     Beat,
     Changes,
     Compare,
@@ -138,6 +139,8 @@ def _up_out(frame: Up) -> pb.Up:
             return pb.Up(passing=pb.Passing(progress=[progress_out(p) for p in progress]))
         case Obeyed(seq):
             return pb.Up(obeyed=pb.Obeyed(seq=count(seq, "Obeyed.seq")))
+        case AskSource(wanted):
+            return pb.Up(ask_source=pb.AskSource(key=name(wanted, "AskSource.key")))
         case Compared(ranges, items):
             told = pb.Compared(
                 ranges=counts(ranges, "Compared.ranges"), items=[held_out(item) for item in items]
@@ -190,6 +193,8 @@ def _up_in(m: pb.Up) -> Up:
             return Compared(ranges, held_list_in(m.compared.items, "Compared.items"))
         case "answer":
             return _answer_in(m.answer)
+        case "ask_source":
+            return AskSource(key(m.ask_source.key, "AskSource.key"))
         case "follow":
             return Follow(count(m.follow.since, "Follow.since"))
         case "followed":

@@ -26,6 +26,7 @@ from evermirror.core.fleet.decisions import (
     Welcome,
 )
 from evermirror.core.fleet.events import (
+    CommandGiven,
     CommandsAcked,
     Event,
     HeartbeatHeard,
@@ -50,6 +51,7 @@ from evermirror.model.repo import RepoKey
 from evermirror.model.wire import (
     Access,
     Answer,
+    AskSource,
     Beat,
     Compare,
     Compared,
@@ -381,6 +383,9 @@ class Fleet:
                     self._turns.end(session.number)
             case Compared(ranges=ranges, items=items):
                 self._enactor.handle(RangesCompared(worker, session.number, ranges, held_copies(items)))
+            case AskSource(key=key):
+                if self.machine.speaks_for(key, worker):  # else nothing follows, whether it exists or not
+                    self._enactor.handle(CommandGiven(worker, frame))
             case Answer(number=number):
                 waiting = self._questions.pop((session.number, number), None)
                 if waiting is not None and not waiting.done():

@@ -339,7 +339,7 @@ async def _make_fleet(
     return Fleet(
         machine,
         recorder=recorder,
-        orders=Orders(store, passes.source, machine.primary_of, machine.may_read),
+        orders=Orders(store, passes.source, machine.primary_of, machine.may_read, machine.repo),
         bound=await store.bound_tokens(),
         listener=coordinator,
         utc=clock,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
+from evermirror.core.fleet.copies import CopyState
 from evermirror.core.fleet.decisions import (
     Assign,
     Assignment,
@@ -16,12 +17,13 @@ from evermirror.core.fleet.decisions import (
     Release,
     SetLimits,
 )
+from evermirror.core.fleet.views import RepoView
 from evermirror.edge.store.specs import AssignedSpec
 from evermirror.model.messages import AssignRepos, LookAt, ReleaseRepos, RestoreTip, SyncNow
 from evermirror.model.messages import Command as WorkerCommand
 from evermirror.model.relay import Source
 from evermirror.model.repo import RepoKey
-from evermirror.model.wire import Ordered
+from evermirror.model.wire import AskSource, Ordered
 from evermirror.model.worker import WorkerId
 
 
@@ -52,11 +54,13 @@ class Orders:
         source_of: SourceOf,
         primary_of: Callable[[RepoKey], WorkerId | None],
         may_read: MayRead,
+        repo_of: Callable[[RepoKey], RepoView | None],
     ) -> None:
         self._specs = specs
         self._source_of = source_of
         self._primary_of = primary_of
         self._may_read = may_read
+        self._repo_of = repo_of
 
     async def ordered(self, worker: WorkerId, seq: int, command: Command) -> Ordered:
         """Every number is sent, also of a command that has lost its object meanwhile."""
@@ -73,6 +77,8 @@ class Orders:
                 return LookAt(keys, tuple(self._nearer(worker, keys)))
             case SetLimits(limits=limits):
                 return limits
+            case Other(command=AskSource(key=key)):
+                return LookAt((), tuple(self._again(worker, key)))
             case Other(command=SyncNow(key=key) | RestoreTip(key=key)) if not self._may_read(key, worker):
                 return LookAt(())  # the number is sent, and nothing with it
             case Other(command=other):
@@ -100,6 +106,15 @@ class Orders:
             primary = self._primary_of(key)
             if primary is not None and primary != worker:
                 source = self._source_of(worker, primary, key)
+                if source is not None:
+                    yield source
+
+    def _again(self, worker: WorkerId, key: RepoKey) -> Iterator[Source]:
+        """New tickets for all who hold the repo: the worker has begun to copy it from one of them."""
+        repo = self._repo_of(key)
+        for copy in repo.copies if repo is not None else ():
+            if copy.worker != worker and copy.state is CopyState.HELD:
+                source = self._source_of(worker, copy.worker, key)
                 if source is not None:
                     yield source
 

@@ -39,6 +39,7 @@ from evermirror.model.wire import (
     PROTOCOL,
     Access,
     Answer,
+    AskSource,
     Beat,
     Compare,
     Hello,
@@ -181,6 +182,11 @@ class Uplink:
                 self._verified |= dict(report.items)
             case _:
                 await self._reports.put(report)
+
+    def ask_source(self, key: RepoKey) -> None:
+        """New tickets for what is copied from a holder come with a command, if the coordinator is there."""
+        if self.connected:
+            self._reports.mark((AskSource(key),))
 
     async def next_command(self) -> Command:
         return await self._commands.next()

@@ -181,6 +181,7 @@ class Up(_message.Message):
     ASK_HOLDERS_FIELD_NUMBER: _builtins.int
     DOUBTED_FIELD_NUMBER: _builtins.int
     ACCUSED_FIELD_NUMBER: _builtins.int
+    ASK_SOURCE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___Hello: ...
     @_builtins.property
@@ -211,6 +212,10 @@ class Up(_message.Message):
     def doubted(self) -> Global___Doubted: ...
     @_builtins.property
     def accused(self) -> Global___Accused: ...
+    @_builtins.property
+    def ask_source(self) -> Global___AskSource:
+        """of a worker"""
+
     def __init__(
         self,
         *,
@@ -229,12 +234,13 @@ class Up(_message.Message):
         ask_holders: Global___AskHolders | None = ...,
         doubted: Global___Doubted | None = ...,
         accused: Global___Accused | None = ...,
+        ask_source: Global___AskSource | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accused", b"accused", "answer", b"answer", "ask_holders", b"ask_holders", "beat", b"beat", "compared", b"compared", "doubted", b"doubted", "follow", b"follow", "followed", b"followed", "frame", b"frame", "have", b"have", "hello", b"hello", "holding", b"holding", "lack", b"lack", "numbered", b"numbered", "obeyed", b"obeyed", "passing", b"passing"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accused", b"accused", "answer", b"answer", "ask_holders", b"ask_holders", "ask_source", b"ask_source", "beat", b"beat", "compared", b"compared", "doubted", b"doubted", "follow", b"follow", "followed", b"followed", "frame", b"frame", "have", b"have", "hello", b"hello", "holding", b"holding", "lack", b"lack", "numbered", b"numbered", "obeyed", b"obeyed", "passing", b"passing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accused", b"accused", "answer", b"answer", "ask_holders", b"ask_holders", "beat", b"beat", "compared", b"compared", "doubted", b"doubted", "follow", b"follow", "followed", b"followed", "frame", b"frame", "have", b"have", "hello", b"hello", "holding", b"holding", "lack", b"lack", "numbered", b"numbered", "obeyed", b"obeyed", "passing", b"passing"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accused", b"accused", "answer", b"answer", "ask_holders", b"ask_holders", "ask_source", b"ask_source", "beat", b"beat", "compared", b"compared", "doubted", b"doubted", "follow", b"follow", "followed", b"followed", "frame", b"frame", "have", b"have", "hello", b"hello", "holding", b"holding", "lack", b"lack", "numbered", b"numbered", "obeyed", b"obeyed", "passing", b"passing"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["hello", "beat", "holding", "numbered", "passing", "obeyed", "compared", "answer", "follow", "followed", "have", "lack", "ask_holders", "doubted", "accused"]  # noqa: Y015
+    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["hello", "beat", "holding", "numbered", "passing", "obeyed", "compared", "answer", "follow", "followed", "have", "lack", "ask_holders", "doubted", "accused", "ask_source"]  # noqa: Y015
     _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
 
@@ -659,6 +665,27 @@ class AskHolders(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AskHolders: _TypeAlias = AskHolders  # noqa: Y015
+
+@_typing.final
+class AskSource(_message.Message):
+    """A worker copies this repo from a holder, and its ticket has ended: a new one comes in a LookAt without keys."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AskSource: _TypeAlias = AskSource  # noqa: Y015
 
 @_typing.final
 class Doubted(_message.Message):
