@@ -127,3 +127,12 @@ def test_a_worker_that_sends_again_from_the_last_acknowledged_is_taken_once_in_o
                 taken.append(seq)
         assert back > 0 or inbox.check(ANNA, GEN, begin) is Taken.GAP
     assert taken == list(range(1, len(taken) + 1))
+
+
+def test_a_report_that_was_given_back_is_new_again():
+    inbox = taken_up_to(2)
+    inbox.give_back(ANNA, GEN, 2)
+    assert inbox.check(ANNA, GEN, 2) is Taken.NEW
+    assert inbox.check(ANNA, GEN, 1) is Taken.DUPLICATE
+    with pytest.raises(ValueError, match="not the last"):
+        inbox.give_back(ANNA, GEN, 2)

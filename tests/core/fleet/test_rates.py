@@ -17,6 +17,7 @@ from evermirror.core.fleet.decisions import Assign, PutWorker, Send, SetLimits
 from evermirror.core.fleet.handover import FOLLOWER, PRIMARY, UNTOLD
 from evermirror.core.fleet.hostnames import HostNames
 from evermirror.core.fleet.table import FleetTable
+from evermirror.model.messages import ApplySettings
 from evermirror.model.worker import Liveness
 from tests.support.fleet import QUICK, Fleet
 
@@ -146,6 +147,49 @@ def test_after_a_restart_nobody_grows_before_all_are_back_or_down():
     fleet.connect(bob)
     fleet.run(40)
     assert 0.8 < rate(ann) + rate(bob) + rate(cid) <= 1.0
+
+
+def all_of_it(fleet):
+    """What a liar says that it was told."""
+    return ApplySettings(host_rate=1.0, host_rates=(("big.example", 1000.0),), told_at=fleet.now.utc_s)
+
+
+def test_a_claim_counts_up_to_what_this_process_ever_told():
+    fleet = Fleet(RATED)
+    ann, bob = fleet.join("ann"), fleet.join("bob")
+    fleet.catalog(*BUSY)
+    fleet.run(40)
+    bob.limits = all_of_it(fleet)
+    fleet.reboot(bob)
+    fleet.connect(bob, tells=False)
+    assert fleet.machine.rates_in_use()["big.example"][0] <= 1.0
+    before = rate(ann)
+    fleet.tick(30)  # nobody obeys, and nobody has to: there is room
+    assert rate(ann) == before
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_a_liar_that_never_obeys_starves_the_others_for_minutes_only(tells):
+    fleet = Fleet(RATED)
+    ann, bob, liar = fleet.join("ann"), fleet.join("bob"), fleet.join("liar")
+    fleet.catalog(*BUSY)
+    fleet.run(40)
+    ours = rate(ann)
+    fleet.restart()
+    liar.limits = all_of_it(fleet)
+    fleet.connect(liar, tells=tells)
+    ann.limits = bob.limits = None  # new disks
+    for worker in (ann, bob):
+        fleet.reboot(worker)
+        fleet.connect(worker)
+    beats_s = rates.HEED_S + 2 * rates.HEED_EVERY_S
+    for _ in range(int(beats_s) + 60):
+        fleet.tick()
+        for worker in (ann, bob):
+            fleet.read(worker)
+    assert fleet.machine.workers()[2].record.liveness is Liveness.ALIVE
+    assert rate(ann) > 0.5 * ours
+    assert fleet.machine.rates_in_use()["big.example"][0] <= 1.0
 
 
 class Watched(Fleet):

@@ -16,6 +16,9 @@ Rules
 - A host all of whose repos are for trusted workers only is shared by these and named to nobody else.
 - After a restart nobody knows what the last process gave. Each worker brings its own; those that are not back
   yet hold the rest of the rate until they are, or are down.
+- What a worker claims counts up to what this process ever told it, or up to the whole rate where it told
+  nothing yet. A worker that is alive and has not obeyed for HEED_S counts with what it was told, or with its
+  aim: others do not starve because one says that it uses everything.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ BUSY_NO_MORE = 0.25
 HOSTS_MAX = 256  # named in one message, of some 10 kB then
 SPLIT_MAX = 200  # workers told in one tick
 COUNT_EVERY_S = 5.0
+HEED_S = 600.0  # honest workers obey within seconds; at the start of a large fleet within minutes
+HEED_EVERY_S = 30.0  # between two looks at who has not
 
 DOWN = Liveness.DOWN.value  # as histories have it
 
@@ -69,6 +74,9 @@ class FleetRates:
         self._heedless: set[WorkerId] = set()  # went down, and have obeyed nothing since
         self._flying: dict[WorkerId, int] = {}  # number of the command that was not acknowledged yet
         self._told: dict[WorkerId, ApplySettings] = {}
+        self._told_here: set[WorkerId] = set()  # by this process
+        self._heed_by: dict[WorkerId, float] = {}  # by when each is to have obeyed, of those who have not
+        self._heed_at = 0.0  # the next look at these
         self._repos = np.zeros(0, np.int64)  # of each host, at least; exact after a look
         self._all_repos = 0
         self._width = 0
@@ -76,6 +84,7 @@ class FleetRates:
         self._own = np.zeros((0, 0), np.int64)  # by budget, in their order, and worker
         self._look_due = self._count_due = False
         self._counted_at = float("-inf")
+        self._lived_s = 0.0  # as of the last tick
         self._to_visit = 0  # workers whose shares are to be looked at
         self._next = 0  # the first of them
 
@@ -117,10 +126,17 @@ class FleetRates:
                 asks = self._asks(int(reach.sum()), budget)
             else:
                 known, asks = rates.get(self._names[host]), self._asks(int(reach[host]), budget)
+            if known is not None:
+                known = min(known, self._most_told(member.id, budget))
             budget.has(member.id, asks if known is None else known, told=known is not None)
             if known is not None and member.id in self._unheard and member.id not in self._lost:
                 budget.reserve = max(budget.reserve - float(budget.bound[member.id]), 0.0)
+        self._heed_by[member.id] = self._lived_s + HEED_S
         self._heard(member.id)
+
+    def _most_told(self, worker: WorkerId, budget: Budget) -> float:
+        """The most that it can have been told."""
+        return float(budget.bound[worker]) if worker in self._told_here else budget.rate
 
     def ready(self, member: Member, now_s: float, draft: Draft) -> None:
         """Commands may be sent to it: its limits come before any other."""
@@ -136,6 +152,7 @@ class FleetRates:
         flying = self._flying.get(member.id)
         if flying is not None and member.outbox.last - len(member.outbox) >= flying:
             del self._flying[member.id]
+            self._heed_by.pop(member.id, None)
             self._heedless.discard(member.id)
             for budget in self._budgets.values():
                 budget.obeyed(member.id)
@@ -144,6 +161,7 @@ class FleetRates:
     def gone(self, worker: WorkerId) -> None:
         """Down: what it used is free."""
         self._heard(worker)
+        self._heed_by.pop(worker, None)
         self._lost.add(worker)
         self._heedless.add(worker)
         self._to_visit = self._width
@@ -155,6 +173,8 @@ class FleetRates:
         self._heedless.discard(worker)
         self._flying.pop(worker, None)
         self._told.pop(worker, None)
+        self._told_here.discard(worker)
+        self._heed_by.pop(worker, None)
         for budget in self._budgets.values():
             if worker < len(budget.given):
                 budget.forget(worker)
@@ -184,14 +204,38 @@ class FleetRates:
     def tick(self, lived_s: float, now_s: float, draft: Draft) -> None:
         if not self.on:
             return
+        self._lived_s = lived_s
         if lived_s - self._counted_at >= COUNT_EVERY_S and (self._count_due or self._look_due):
             self._counted_at = lived_s
             self._look()
             self._count()
             self._to_visit = self._width
         self._widen()
+        if lived_s >= self._heed_at:
+            self._heed_at = lived_s + HEED_EVERY_S
+            self._look_who_heeds(draft)
         if self._to_visit > 0:
             self._split(self._next_to_tell(draft), now_s, draft)
+
+    def _look_who_heeds(self, draft: Draft) -> None:
+        late: list[WorkerId] = []
+        for worker, by_s in list(self._heed_by.items()):
+            member = self._crew.get(worker)
+            if member is None or member.record.liveness is not Liveness.ALIVE:
+                self._heed_by[worker] = self._lived_s + HEED_S  # cut off, it really uses what it has
+            elif by_s <= self._lived_s:
+                del self._heed_by[worker]
+                if worker in self._flying or not self._can_tell(member, draft):
+                    late.append(worker)  # else it may keep what it has, and was told nothing
+        if not late:
+            return
+        sharing = self._sharing()
+        for slot, (host, budget) in enumerate(self._budgets.items()):
+            aims = budget.aims(self._own_all if host == ALL else self._own[slot], sharing)
+            for worker in late:
+                told = float(budget.given[worker]) if worker in self._flying else float(aims[worker])
+                budget.unheeded(worker, told)
+        self._to_visit = self._width
 
     # What others see
 
@@ -336,7 +380,9 @@ class FleetRates:
         self._told[member.id] = limits
         self._lost.discard(member.id)
         draft.send(member, SetLimits(limits))
+        self._told_here.add(member.id)
         self._flying[member.id] = member.outbox.last
+        self._heed_by.setdefault(member.id, self._lived_s + HEED_S)
 
     def _limits(self, worker: WorkerId, now_s: float) -> ApplySettings:
         whole, usual = self._budgets.get(ALL), self._usual()

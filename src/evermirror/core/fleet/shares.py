@@ -70,6 +70,11 @@ class Budget:
         """It took in what it was told last."""
         self.bound[worker] = self.given[worker]
 
+    def unheeded(self, worker: int, most: float) -> None:
+        """It was to obey long ago: no more than this counts, whatever it says."""
+        self.given[worker] = min(self.given[worker], most)
+        self.bound[worker] = self.given[worker]
+
     def forget(self, worker: int) -> None:
         """It uses nothing: it retired, and its id may be another's."""
         self.bound[worker] = self.given[worker] = 0.0
