@@ -29,6 +29,7 @@ from evermirror.model.failure import FailureError
 from evermirror.model.source import CatalogSource
 from evermirror.nodes import lifecycle
 from evermirror.nodes.http_server import serving
+from evermirror.nodes.supervisor import Supervisor
 
 log = structlog.get_logger(__name__)
 
@@ -133,14 +134,10 @@ async def playground_running(config: Config) -> AsyncIterator[Callable[[Config],
     await playground.prepare()
     sock = _bind()
     address = f"127.0.0.1:{sock.getsockname()[1]}"
-    async with serving(_upstreams(playground), sock):
-        pushing = asyncio.create_task(playground.keep_pushing(), name="playground")
-        try:
-            catalog = playground.list_file(f"http://{address}")
-            yield lambda settings: _mirroring(settings, catalog, address)
-        finally:
-            pushing.cancel()
-            await asyncio.gather(pushing, return_exceptions=True)
+    pushing = Supervisor().running("playground", playground.keep_pushing)
+    async with serving(_upstreams(playground), sock), pushing:
+        catalog = playground.list_file(f"http://{address}")
+        yield lambda settings: _mirroring(settings, catalog, address)
 
 
 def _bind() -> socket.socket:

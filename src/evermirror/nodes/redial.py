@@ -87,7 +87,8 @@ class Redial:
         self.state = LinkState(Phase.CONNECTED, self._clock())
 
     async def keep(self, connect: Callable[[], Awaitable[None]]) -> None:
-        """Until cancelled. ``connect`` is one connection, from dialling to its end; it always raises."""
+        """Until cancelled. ``connect`` is one connection, from dialling to its end; it always raises. A bug
+        in it is raised on."""
         tries = 0
         while True:
             self._connected_at = None
@@ -106,6 +107,9 @@ class Redial:
                     self._lost(Phase.CONNECTING, error.failure.message)
             except (PeerGone, TimeoutError) as error:
                 self._lost(Phase.CONNECTING, str(error) or "no answer")
+            except Exception as error:  # a bug: nobody is to take us for connected meanwhile
+                self._lost(Phase.CONNECTING, f"internal error: {type(error).__name__}")
+                raise
             lasted = self._connected_at is not None and self._mono() - self._connected_at >= LASTED_S
             tries = 0 if lasted else min(tries + 1, 10)
             most_s = min(BACKOFF_FIRST_S * 2.0 ** max(tries - 1, 0), self._last_s)

@@ -88,6 +88,7 @@ class PullMachine(Roll):
     def __init__(self, settings: PullSettings, zone: tzinfo, strategy: Strategy | None = None) -> None:
         super().__init__()
         self.settings = settings
+        self._zone = zone
         self._pace = Pace(strategy or Strategy(), zone, settings)
         self._queue = DueQueue()
         self._sources = Sources()
@@ -95,6 +96,10 @@ class PullMachine(Roll):
         self._stretched = Stretched()
         self._awake = False
         self._last: float | None = None
+
+    def anew(self) -> PullMachine:
+        """One with the same settings that knows no project yet."""
+        return PullMachine(self.settings, self._zone)
 
     # Views
 

@@ -198,6 +198,11 @@ class _Link:
             level = log.warning if self._failures == 1 else log.debug
             level("no line to a relay", relay=self._relay.address, why=failed.message)
             return
+        except Exception:  # a bug of ours, or a relay that found one: other relays are served on
+            self._failures += 1
+            if self._failures == 1:
+                log.exception("no line to a relay", relay=self._relay.address)
+            return
         self._idle += 1
         task = asyncio.create_task(self._hold(line))
         self._tasks.add(task)

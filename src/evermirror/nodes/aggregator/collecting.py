@@ -98,7 +98,7 @@ class Collecting:
 
     def __init__(
         self,
-        machine: Collector,
+        machine: Callable[[], Collector],
         settings: CollectSettings,
         *,
         store: Collected,
@@ -110,7 +110,7 @@ class Collecting:
         clock: Callable[[], float],
         chance: random.Random,
     ) -> None:
-        self._machine = machine
+        self._make_machine, self._make_works = machine, works
         self._settings = settings
         self._store = store
         self._rows = PatientStore(store)
@@ -120,20 +120,25 @@ class Collecting:
         self._readers = readers
         self._clock = clock
         self._chance = chance
-        self._inbox = Inbox()
-        self._writes: list[Write] = []
-        self._actions: list[Action] = []
-        self._told: list[Told] = []
         self._clients: dict[RepoKey, asyncio.Future[TellClients]] = {}
-        self._works = works(self._inbox.put)
         self._nodes: set[NodeId] = set()
-        self._reachable: frozenset[NodeId] = frozenset()
         self._arrived = asyncio.Event()
         self._usage = mirrors.disk_usage()
         self._counted = CollectedFigures(0, 0, 0, 0)
         self._changes = self._accused = 0
         self._stopped = False
         self.alerts = Alerts(clock)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Nothing was heard or decided yet."""
+        self._machine = self._make_machine()
+        self._inbox = Inbox()
+        self._works = self._make_works(self._inbox.put)
+        self._writes: list[Write] = []
+        self._actions: list[Action] = []
+        self._told: list[Told] = []
+        self._reachable: frozenset[NodeId] = frozenset()
 
     # What others ask of it
 
@@ -189,7 +194,10 @@ class Collecting:
     # Life
 
     async def run(self) -> None:
-        """Until cancelled; what is under way then ends with it, and begins anew after the next start."""
+        """Until cancelled; what is under way then ends with it, and begins anew after the next start. Called
+        again after a failure it begins like a new process: with a new machine, which reads from the store
+        what is still to be fetched. The coordinator tells changes again that were not on the disk yet."""
+        self._stopped = False
         try:
             async with asyncio.TaskGroup() as group:
                 await self._works.enter(group)
@@ -206,6 +214,7 @@ class Collecting:
             self._stopped = True
             for key in tuple(self._clients):
                 self._tell(TellClients(key, Outcome.LATER, text=STOPS))
+            self._begin_anew()
 
     async def _keep_ticking(self) -> None:
         while True:

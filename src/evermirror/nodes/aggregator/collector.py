@@ -130,7 +130,7 @@ async def _collecting(
         clock=clock,
     )
     collecting = Collecting(
-        Collector(settings),
+        lambda: Collector(settings),
         settings,
         store=parts.store,
         mirrors=mirrors,

@@ -13,7 +13,6 @@ import structlog
 
 from evermirror.config import Config
 from evermirror.core.fleet.events import Moment
-from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.core.watch.kinds import PART_KINDS
@@ -250,10 +249,11 @@ async def leading(
             registering=registering,
         )
         delivering = await make_delivering(config, store, event_feed, alerting, clock, supervisor)
-        # These end after all that tell them something.
+        # These end after all that tell them something. What peers send does not end the fleet's mind; what
+        # does may have left a decision half done: then the node is made anew from the database.
         await stack.enter_async_context(supervisor.running("events", event_feed.run))
         await stack.enter_async_context(supervisor.running("alerts", alerting.run))
-        await stack.enter_async_context(supervisor.running("fleet", fleet.run, lost_on=(LettersLost,)))
+        await stack.enter_async_context(supervisor.running("fleet", fleet.run, lost_on=(Exception,)))
         stack.push_async_callback(_settle, fleet)
         await stack.enter_async_context(supervisor.running("changes for aggregators", feeds.run))
         if publisher is not None:

@@ -176,6 +176,15 @@ class Shelf:
             self._memories.pop(key, None)
         await self._written(self._local.forget(keys))
 
+    async def lose(self) -> list[RepoKey]:
+        """Those whose mirrors somebody removed from the disk: they are to be cloned anew."""
+        gone = sorted(self.here - set(await self._mirrors.held()))
+        self.here.difference_update(gone)
+        for repo in (self.repos[key] for key in gone if key in self.repos):
+            repo.here, repo.digest, repo.own, repo.mark = False, None, None, None
+        self.learnt(*gone)
+        return gone
+
     async def _written(self, write: Awaitable[None]) -> bool:
         """Whether the local file took it; it is no more than a memory, so work goes on without."""
         try:

@@ -370,6 +370,20 @@ class Worker:
             if (now := self._clock()) >= tried_at + TRY_DISK_S:
                 tried_at = now
                 await self._shelf.try_disk(now)
+                await self._mend_folder()
+
+    async def _mend_folder(self) -> None:
+        """Somebody may have removed the folder of all mirrors: what was in it is cloned again."""
+        try:
+            if not await self._mirrors.mend_root():
+                return
+        except FailureError as error:
+            log.error("the folder of mirrors is gone, and cannot be made", reason=error.failure.message)
+            return
+        gone = await self._shelf.lose()
+        log.error("the folder of mirrors was removed: they are cloned again", mirrors=len(gone))
+        for key in gone:
+            self._rounds.replace_damaged(key)
 
     async def _save(self) -> None:
         await self._shelf.save()

@@ -99,7 +99,7 @@ class Feed:
 
     async def run(self, heard: Callable[[], None]) -> None:
         """Raises PeerGone at the end. ``heard`` is called at each sign of life."""
-        telling = asyncio.create_task(self._tell(), name="changes to an aggregator")
+        telling = asyncio.create_task(self._tell_on(), name="changes to an aggregator")
         try:
             while True:
                 frame = await self.peer.receive()
@@ -108,6 +108,16 @@ class Feed:
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
+
+    async def _tell_on(self) -> None:
+        """Until it cannot: then the connection ends, and the next one tells what this one did not."""
+        try:
+            await self._tell()
+        except PeerGone:
+            pass
+        except Exception:
+            log.exception("changes could not be told", peer=self.peer.address)
+            await self.peer.close("the coordinator failed")
 
     async def _take(self, frame: Up) -> None:
         match frame:

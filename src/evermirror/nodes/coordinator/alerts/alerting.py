@@ -84,6 +84,7 @@ class Alerting:
         self._configured: tuple[AlertSettings, Mapping[str, sender.Sender]] | None = None
         self._lost = 0
         self._unsaved: Sequence[AlertWrite] = ()
+        self._stale = False  # the book may have taken in half an event
         self._trouble: Failure | None = None  # of the database, now
         self._sending: set[asyncio.Task[None]] = set()
         self._storing: asyncio.Task[None] | None = None  # the latest
@@ -183,7 +184,11 @@ class Alerting:
     # Life
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Called again after a failure, it begins with what is stored, as after a restart:
+        what was being sent is sent again, and what stands is told again by those who look at it."""
+        if self._stale:
+            self.book = AlertBook(self.book.settings, await self._store.load_alerts(), self._clock())
+            self._unsaved, self._stale = (), False
         try:
             await self._take([Entry(Woke())])
             while True:
@@ -192,6 +197,9 @@ class Alerting:
                 if self._configured is not None:
                     await self._reconfigure(*self._configured)
                 await self._take(self._inbox.take(AT_ONCE) or [Entry(Woke())])
+        except Exception:
+            self._stale = True
+            raise
         finally:
             try:
                 await in_time(self._end(), STOP_S)
@@ -265,8 +273,8 @@ class Alerting:
     def _clean_when_due(self) -> None:
         """Beside the rest, which does not wait for it."""
         if self._cleaning is not None and self._cleaning.done():
-            self._cleaning.result()
-            self._cleaning = None
+            cleaning, self._cleaning = self._cleaning, None
+            cleaning.result()
         now = self._clock()
         if self._cleaning is None and now >= self._clean_at:
             self._clean_at = now + CLEAN_EVERY_S

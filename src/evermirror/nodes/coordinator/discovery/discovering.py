@@ -76,7 +76,9 @@ class Discovering:
                 self._parts.branches.of(self._known[row.discovery].spec)(row)
 
     async def follow(self) -> None:
-        """Until cancelled; what is under way then goes on at the next start."""
+        """Until cancelled; what is under way then goes on at the next start, or when this is called again:
+        from the step that they came to."""
+        self._running.clear()  # one that was cut short before it began could not leave by itself
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -128,6 +130,8 @@ class Discovering:
         finally:
             if self._is_current(run):
                 del self._running[id_]
+                if id_ in self._known:
+                    self._known[id_] = run.discovery  # as far as it came, should it be cut short
             self._poke.set()
         if after is None or id_ not in self._known or id_ in self._held:
             return

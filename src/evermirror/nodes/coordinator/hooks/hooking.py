@@ -184,7 +184,9 @@ class Hooking:
         self._looks.heard(report)
 
     async def run(self) -> None:
-        """Until cancelled; then nobody waits for an answer."""
+        """Until cancelled; then nobody waits for an answer. Called again, it takes hooks again: senders try
+        those once more that were refused meanwhile, and tasks in the store are given out with all others."""
+        self._closed = False
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._looks.run())

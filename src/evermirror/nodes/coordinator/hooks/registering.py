@@ -70,7 +70,9 @@ class Registering:
             self._left = self._runs[order.id] = run
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Called again, it goes on with the order that was cut short."""
+        if self._left is None:
+            await self.load()
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:

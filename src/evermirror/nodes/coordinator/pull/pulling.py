@@ -92,6 +92,7 @@ class Pulling:
         self._inbox: deque[Event] = deque()
         self._applied: set[TaskId] = set()  # ends that were taken from the store at the start
         self._poke = asyncio.Event()
+        self._stale = False  # the machine may have taken in half an event
         self.place: Callable[[Iterable[RepoKey]], Awaitable[None]] = _placed  # of repos whose tasks begin
         self.changing = Turn()  # whoever changes the catalog as well takes its lock first
         tasks.pulls = self
@@ -173,27 +174,42 @@ class Pulling:
         """The machine takes over: the projects, and what a stop or crash left unfinished. ``tasks``: all that
         are open."""
         async with self.changing.patient:
-            strategy = await self._store.get_strategy()
-            ended_before = await self._store.ended_pull_tasks()
-            # Nothing is waited for from here until the machine has them: workers report meanwhile.
-            loaded, self._loaded = self._loaded or {}, None
-            events: list[Event] = [] if strategy is None else [StrategySet(strategy)]
-            events += [ProjectPut(project) for project in loaded.values()]
-            over = [task for task in ended_before if task.repo in loaded]
-            told = {event.task_id for event in self._inbox if hasattr(event, "task_id")}
-            events += [ended(task) for task in over if task.id not in told]
-            self._applied = {task.id for task in over} - told
-            for task in tasks:
-                if task.repo in loaded and is_sync(task):
-                    events += reopened(task)
-            self._alerts.stand(PROJECT_KINDS, standing_alerts(loaded.values(), self._machine.settings))
-            await self._take([*events, Woke()])
+            await self._resume(tasks)
         self._poke.set()
+
+    async def _resume(self, tasks: Iterable[TaskRecord]) -> None:
+        strategy = await self._store.get_strategy()
+        ended_before = await self._store.ended_pull_tasks()
+        # Nothing is waited for from here until the machine has them: workers report meanwhile.
+        loaded, self._loaded = self._loaded or {}, None
+        events: list[Event] = [] if strategy is None else [StrategySet(strategy)]
+        events += [ProjectPut(project) for project in loaded.values()]
+        over = [task for task in ended_before if task.repo in loaded]
+        told = {event.task_id for event in self._inbox if hasattr(event, "task_id")}
+        events += [ended(task) for task in over if task.id not in told]
+        self._applied = {task.id for task in over} - told
+        for task in tasks:
+            if task.repo in loaded and is_sync(task):
+                events += reopened(task)
+        self._alerts.stand(PROJECT_KINDS, standing_alerts(loaded.values(), self._machine.settings))
+        await self._take([*events, Woke()])
         log.info("projects loaded", projects=len(loaded), ends_applied=len(self._applied))
 
+    async def _reload(self) -> None:
+        """A new machine, with what the store has: as after a restart."""
+        async with self.changing.patient:
+            tasks = await self._store.unfinished_tasks()
+            await self.load()
+            self._machine, self._stale = self._machine.anew(), False
+            await self._resume(tasks)
+
     async def run(self) -> None:
-        """Hears what happens, and wakes when something is due, until cancelled."""
+        """Hears what happens, and wakes when something is due, until cancelled. After an event that could not
+        be handled to its end, the machine is made anew from the store before the next one: ends of tasks that
+        it had not applied are applied then, so only what that one event meant may be lost."""
         while True:
+            if self._stale:
+                await self._reload()
             wake_at = await self._until_something()
             async with self.changing.patient:
                 events = list(self._inbox)
@@ -375,7 +391,15 @@ class Pulling:
     # Inside
 
     async def _take(self, events: Iterable[Event]) -> None:
-        """What is decided is stored, in order, and then done."""
+        """What is decided is stored, in order, and then done. Where that fails, all is reloaded."""
+        try:
+            await self._take_each(events)
+        except Exception:
+            self._stale = True
+            self._poke.set()
+            raise
+
+    async def _take_each(self, events: Iterable[Event]) -> None:
         waiting, starts, saves = deque(events), list[StartTask](), dict[RepoKey, Project]()
         while waiting:
             decision = self._machine.handle(event := waiting.popleft(), self._clock())
