@@ -12,6 +12,7 @@ from evermirror.edge.git.refs import OWN_NAMESPACE
 from evermirror.edge.git.serve import BadRequest, GitServer, ServeSettings
 from evermirror.edge.git.serve_request import RequestScan
 from evermirror.edge.git.serve_state import SETTLED_S, States
+from evermirror.model.failure import FailureError
 from tests.edge.git.mirror_world import World
 from tests.support.gitrepo import read_refs, run_git
 from tests.support.processes import wait_for_no_children
@@ -233,8 +234,11 @@ async def test_an_answer_of_failure_is_not_kept(world, repo, server):
     broken = repo.tip()
     for pack in path.glob("objects/pack/*.pack"):
         os.truncate(pack, 4096)
+    damage = []
     for _ in range(2):
-        assert b"ERR" in await gather(server.upload_pack(path, once(clone(broken))))
+        with pytest.raises(FailureError, match="damaged"):
+            await gather(server.upload_pack(path, once(clone(broken)), on_damage=damage.append))
+    assert [failure.corrupt for failure in damage] == [True, True]
     assert counted(server, "pack") == (4, 0)
     assert server.figures().cache_packs == 0
 
