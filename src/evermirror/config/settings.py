@@ -221,6 +221,16 @@ class Limits(Section):
     git_output_bytes: Size = Field(
         default=64 * MB, gt=0, description="Largest output of one git command: about 600,000 refs."
     )
+    git_memory: MaybeSize = Field(
+        default=4_000 * MB,
+        ge=256 * MB,
+        description="Memory of one git process. 4 GB do for 10 million objects; packs on disk do not count.",
+    )
+    git_object: MaybeSize = Field(
+        default=1_000 * MB,
+        ge=MB,
+        description="Largest object that git holds in memory when it takes a pack in; blobs are streamed.",
+    )
 
 
 class Maintenance(Section):

@@ -27,6 +27,8 @@ def git_settings(config: Config) -> GitSettings:
         connect_timeout_s=config.limits.connect_timeout,
         no_progress_s=config.limits.no_progress,
         output_bytes=config.limits.git_output_bytes,
+        memory_bytes=config.limits.git_memory,
+        object_bytes=config.limits.git_object,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from evermirror.edge.git.classify import CAUSE, MEMORY
 from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy
 from evermirror.errors import InvalidUrl, NotFound
 from evermirror.faces.api.git_service import GitBusy, NotHereYet, ServedRepo
@@ -23,6 +24,7 @@ BEGUN_S = 60.0  # between two requests of one clone; git sends the next as soon 
 TOLD_OF_MAX = 10_000
 CLONING_RETRY_S = 5.0  # a first clone may be done by then
 FAILED_RETRY_S = 60.0  # one that failed is tried again after minutes
+MEMORY_RETRY_S = 60.0  # others may have ended by then
 MOVED_RETRY_S = 1.0  # a mirror that is exchanged or removed is in its new place by then
 
 
@@ -106,5 +108,9 @@ async def told(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, Non
             raise GitBusy(busy.retry_after_s) from None
         except FileNotFoundError:  # the mirror was moved between being found and being read
             raise GitBusy(MOVED_RETRY_S) from None
+        except FailureError as error:
+            if error.failure.context.get(CAUSE) != MEMORY:
+                raise
+            raise GitBusy(MEMORY_RETRY_S) from None
         except BadRequest as error:
             raise FailureError(Failure(FailureKind.UNKNOWN, str(error))) from None

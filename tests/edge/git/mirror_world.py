@@ -26,6 +26,8 @@ class World:
     credentials: list[Credential] = field(default_factory=list)
     settings: MirrorSettings = field(default_factory=MirrorSettings)
     no_progress_s: float = 30.0
+    memory_bytes: int | None = None
+    object_bytes: int | None = None
     mode: Mode = Mode.EXACT
     allow: tuple[str, ...] = ()
     clock: Callable[[], float] = time.time
@@ -37,6 +39,8 @@ class World:
                 schemes=frozenset({"http", "https"}),
                 ca_file=self.upstream.ca_file if self.upstream.tls else None,
                 no_progress_s=self.no_progress_s,
+                memory_bytes=self.memory_bytes,
+                object_bytes=self.object_bytes,
             ),
             Credentials(self.credentials),
         )

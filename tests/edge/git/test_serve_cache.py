@@ -234,8 +234,11 @@ async def test_an_answer_of_failure_is_not_kept(world, repo, server):
     broken = repo.tip()
     for pack in path.glob("objects/pack/*.pack"):
         os.truncate(pack, 4096)
+    damage = []
     for _ in range(2):
-        assert b"ERR" in await gather(server.upload_pack(path, once(clone(broken))))
+        with pytest.raises(FailureError, match="damaged"):
+            await gather(server.upload_pack(path, once(clone(broken)), on_damage=damage.append))
+    assert [failure.corrupt for failure in damage] == [True, True]
     assert counted(server, "pack") == (4, 0)
     assert server.figures().cache_packs == 0
 

@@ -37,6 +37,7 @@ INCOMPLETE_PACK = "incomplete-pack"
 BROKEN_PACK = "broken-pack"
 MALFORMED = "malformed-object"
 MEMORY = "memory"
+OBJECT_TOO_LARGE = "object-too-large"
 
 
 # Our git could not write: its complaint begins with what it did and ends in the system's words. Other
@@ -54,7 +55,24 @@ _WRITE_HINT = "give the target a credential that may push there"
 _TARGET_HINT = "create it at the target, or correct the target's URL"
 _ANSWERED = re.compile(r"HTTP (\d{3})\b")  # how answers.py begins
 
+# Before what follows from it: a peer that was left in the midst of its pack complains as well.
 _BEFORE_HTTP = (
+    _rule(
+        OBJECT_TOO_LARGE,
+        FailureKind.UNKNOWN,
+        r"^fatal: attempting to allocate \d+ over limit \d+$",
+        message="an object is larger than limits.git_object, or the pack has too many",
+        hint="if the repository is honest, raise limits.git_object",
+    ),
+    _rule(
+        MEMORY,
+        FailureKind.UNKNOWN,
+        r"^(?:fatal|error): (?:.*: )?out of memory\b",
+        r"^(?:fatal|error): .*Cannot allocate memory$",
+        r"^fatal: unable to create thread: Resource temporarily unavailable$",
+        message="git needs more memory than it may have",
+        hint="if the repository is honest, raise limits.git_memory; or the machine itself has too little",
+    ),
     _rule(
         "disk-full",
         FailureKind.DISK_FULL,
@@ -136,13 +154,6 @@ _AFTER_HTTP = (
         "transport-refused", FailureKind.UNKNOWN, r"transport '.*' not allowed", hint="see upstreams.schemes"
     ),
     _rule("credentials-in-url", FailureKind.UNKNOWN, r"uses plaintext credentials"),
-    _rule(
-        MEMORY,
-        FailureKind.UNKNOWN,
-        r"out of memory",
-        r"Cannot allocate memory",
-        hint="git ran out of memory",
-    ),
     _rule(
         BROKEN_PACK,
         FailureKind.UNKNOWN,

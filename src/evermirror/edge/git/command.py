@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,6 +38,7 @@ _FSCK_SETTING = re.compile(rb"^fsck\.(?!skipList$)([a-z][A-Za-z0-9]+)$", re.MULT
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 # What a smart server's first packet is, in git's trace: older protocols name the service, v2 its version.
 _SMART_PACKET = re.compile(r"packet: +\S+< (?:# service=git-upload-pack|version 2)")
+_TRACE_PACKETS = {"GIT_TRACE_PACKET": "2"}  # 2: to stderr
 _LS_REMOTE_HEAD = re.compile(rb"ref: (refs/[^\t\n]+)\tHEAD")
 _LS_REMOTE_REF = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\t(refs/[^\n]+)")
 
@@ -90,23 +91,23 @@ class Git:
         keep_fds: Sequence[int] = (),
         check: bool = True,
         background: bool = False,
-        trace_packets: bool = False,
+        env: Mapping[str, str] | None = None,
     ) -> Completed:
         """Run ``git args``. Where ``check``, an exit code other than 0 is raised as a classified
         FailureError; a process that we had to end always is. ``background``: only on idle processors.
-        ``trace_packets``: stderr tells each packet of the protocol."""
+        ``env`` comes on top of environment.py's."""
         if timeout_s is None and no_progress_s is None:
             timeout_s = LOCAL_TIMEOUT_S
         limits = Limits(
             stdout_bytes=self.settings.output_bytes if stdout_limit is None else stdout_limit,
             timeout_s=timeout_s,
             silence_s=no_progress_s,
+            memory_bytes=self.settings.memory_bytes,
         )
-        trace = {"GIT_TRACE_PACKET": "2"} if trace_packets else {}  # 2: to stderr
         try:
             ended = await run_process(
                 [*(self._nice if background else ()), self.binary, *args],
-                env=self.environment(repo=repo, remote=remote, config=config) | trace,
+                env=self.environment(repo=repo, remote=remote, config=config) | dict(env or {}),
                 cwd=self.settings.home,
                 limits=limits,
                 stdin=stdin,
@@ -197,7 +198,7 @@ class Git:
             return snapshot
         # git takes any text with HTTP 200 for the dumb protocol, and one line of it for no refs at all. It
         # is believed only where it says that packets of the smart protocol came.
-        traced = await self.run(args, remote=remote, no_progress_s=limit_s, trace_packets=True)
+        traced = await self.run(args, remote=remote, no_progress_s=limit_s, env=_TRACE_PACKETS)
         if _SMART_PACKET.search(traced.stderr) is None:
             raise self._failed(_no_smart_answer(), args, None)
         return parse_ls_remote(traced.stdout, prefixes)

@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from evermirror.edge.git.command import Git
+from evermirror.edge.git.classify import CAUSE, MEMORY, classify
+from evermirror.edge.git.command import Completed, Git
 from evermirror.edge.git.fsck import fsck_config, is_unjudged
 from evermirror.edge.git.incoming import is_empty_of_other_format
 from evermirror.edge.git.mend import put_back
@@ -46,9 +47,14 @@ async def confirm_damage(git: Git, repo: Path, evidence: Failure) -> None:
             no_progress_s=git.settings.no_progress_s,
             check=False,
         )
-        if found.returncode != 0:
+        if found.returncode != 0 and not _lacked_memory(found):
             return
     raise FailureError(replace(evidence, corrupt=False))
+
+
+def _lacked_memory(found: Completed) -> bool:
+    """Then fsck says nothing about the mirror."""
+    return classify(found.returncode, found.stderr).context.get(CAUSE) == MEMORY
 
 
 async def judge_damage(git: Git, repo: Path, evidence: Failure) -> Failure:

@@ -6,6 +6,7 @@ everybody on the machine, and a value in the environment cannot be mistaken for 
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from evermirror.edge.git.credentials import Credential
 MINIMUM_VERSION = (2, 38)  # safe.bareRepository and core.fsync; http.curloptResolve is from 2.37
 DEFAULT_PORTS = {"https": 443, "http": 80, "ssh": 22}
 DOOR_HEADER = "Evermirror-Door"  # has the secret of a gateway
+
+THREADS_MAX = 4  # of one git: each that resolves deltas holds objects of its own
 
 _FIXED_CONFIG: tuple[tuple[str, str], ...] = (
     ("transfer.fsckObjects", "true"),  # what is let through all the same: fsck.py
@@ -39,6 +42,11 @@ _FIXED_CONFIG: tuple[tuple[str, str], ...] = (
     ("safe.bareRepository", "explicit"),
     ("protocol.version", "2"),
     ("advice.fetchShowForcedUpdates", "false"),
+    # Memory. A larger blob is streamed and never held, unless it is a delta; more of it: memory_bytes.
+    ("core.bigFileThreshold", "64m"),
+    ("pack.windowMemory", "100m"),  # of each thread that looks for deltas
+    ("pack.deltaCacheSize", "64m"),
+    ("pack.threads", str(min(THREADS_MAX, os.cpu_count() or 1))),
 )
 
 DURABLE = ("core.fsync", "objects,derived-metadata,reference")
@@ -60,11 +68,19 @@ class GitSettings:
     connect_timeout_s: float = 10.0
     no_progress_s: float = 300.0
     output_bytes: int = 64_000_000  # a list of some 600,000 refs
+    memory_bytes: int | None = None  # of each git process; None: no bound
+    object_bytes: int | None = None  # of an object that git holds in memory when it takes a pack in
     accept_new_ssh_hosts: bool = True  # False: only hosts that are in our known_hosts file already
 
     @property
     def own_dir(self) -> Path:
         return self.data_dir / "git"
+
+    @property
+    def taking_in(self) -> dict[str, str]:
+        """The environment of a git that takes in a pack from elsewhere. git looks at the size that an object
+        claims before it allocates; a larger blob that is no delta is streamed, and not concerned."""
+        return {} if self.object_bytes is None else {"GIT_ALLOC_LIMIT": str(self.object_bytes)}
 
     @property
     def home(self) -> Path:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from evermirror.core.fsck import BY_ID, POLICY_VERSION, Verdict, harm_of_url, severities, tells_damage
 from evermirror.edge.git import folder
-from evermirror.edge.git.classify import CAUSE, MALFORMED
+from evermirror.edge.git.classify import CAUSE, MALFORMED, MEMORY, OBJECT_TOO_LARGE
 from evermirror.edge.git.command import Git
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.printable import one_line
@@ -153,7 +153,7 @@ def _malformed(name: str, oid: str, more: str = "") -> Failure:
 
 def is_refusal(failure: Failure) -> bool:
     """git, or we, did not take what upstream sent, for what it is."""
-    return failure.context.get(CAUSE) == MALFORMED
+    return failure.context.get(CAUSE) in (MALFORMED, MEMORY, OBJECT_TOO_LARGE)
 
 
 def may_be_allowed(failure: Failure) -> bool:
@@ -164,11 +164,14 @@ def may_be_allowed(failure: Failure) -> bool:
 
 def explained(failure: Failure, key: RepoKey) -> Failure:
     """A refusal with the object, what is wrong with it, and what a person can do."""
-    if FSCK_ID not in failure.context and (found := _COMPLAINT.search(_last_words(failure))) is not None:
+    malformed = failure.context.get(CAUSE) == MALFORMED and FSCK_ID not in failure.context
+    if malformed and (found := _COMPLAINT.search(_last_words(failure))) is not None:
         told = _malformed(found[2].decode("ascii", "replace"), found[1].decode("ascii"))
         failure = replace(failure, message=told.message, context={**failure.context, **told.context})
     again = f"It is not fetched again before upstream's refs change, unless by: evermirror sync {key} --force"
-    if may_be_allowed(failure):
+    if failure.context.get(CAUSE) != MALFORMED:
+        hint = f"{failure.hint}. {again}"
+    elif may_be_allowed(failure):
         name = failure.context[FSCK_ID]
         hint = f"If it is known to be harmless: evermirror allow {key} {name} --reason WHY. {again}"
     else:
@@ -246,4 +249,5 @@ class Refusals:
 async def policy_of(git: Git, allowed: Iterable[str]) -> str:
     """By what a pack is judged: another makes a new try worth its transfer."""
     version = (await git.installed()).version
-    return f"{POLICY_VERSION}; git {version}; {','.join(sorted(allowed))}"
+    bounds = f"{git.settings.memory_bytes} {git.settings.object_bytes}"
+    return f"{POLICY_VERSION}; git {version}; {','.join(sorted(allowed))}; {bounds}"

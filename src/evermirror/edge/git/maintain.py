@@ -25,7 +25,7 @@ import structlog
 from evermirror.core.maintain.facts import Job, Past, RepoUpkeep, UpkeepSettings
 from evermirror.core.maintain.plan import Due, next_due
 from evermirror.edge.git import folder, upkeep
-from evermirror.edge.git.classify import classify
+from evermirror.edge.git.classify import CAUSE, MEMORY, classify
 from evermirror.edge.git.command import SHOWN_OUTPUT_BYTES, Completed, Git
 from evermirror.edge.git.fsck import fsck_config
 from evermirror.edge.git.mend import mend_packs
@@ -40,12 +40,9 @@ _FSCK_GRAPH, _FSCK_MIDX = 16, 32
 _FSCK_DIED = 64  # from here on it did not come to an end
 _COMPLAINT = re.compile(r"^(?:error|fatal|missing|broken|bad|\s+to )", re.IGNORECASE)
 
-# One thread and little memory: upkeep takes what nobody else wants.
+# One thread: upkeep takes what nobody else wants.
 _FRUGAL = (
     ("pack.threads", "1"),
-    ("pack.windowMemory", "100m"),
-    ("pack.deltaCacheSize", "64m"),
-    ("core.bigFileThreshold", "64m"),  # larger ones are streamed, not held
     ("pack.writeReverseIndex", "true"),  # else each clone computes it
     ("pack.writeBitmapLookupTable", "true"),
     ("repack.updateServerInfo", "false"),  # for dumb HTTP, which is not served
@@ -221,7 +218,8 @@ class Maintenance:
             made = await self._run(["index-pack", pack], repo, lock_fd, watch, check=False)
             if made.returncode != 0:
                 failure = classify(made.returncode, made.stderr)
-                if made.returncode < 0 or failure.kind is FailureKind.DISK_FULL:
+                ours = failure.kind is FailureKind.DISK_FULL or failure.context.get(CAUSE) == MEMORY
+                if made.returncode < 0 or ours:
                     raise FailureError(failure)
         folder.remove_files(await asyncio.to_thread(upkeep.orphans, repo))
 

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -40,6 +42,7 @@ class Limits:
     stdout_bytes: int
     timeout_s: float | None = None
     silence_s: float | None = None
+    memory_bytes: int | None = None  # of the process and of each of its children
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +114,11 @@ class Spawned:
         stdin: IO[bytes] | int,
         stdout: int = PIPE,
         keep_fds: Sequence[int] = (),
+        memory_bytes: int | None = None,
     ) -> Spawned:
         """Start ``argv`` as the leader of its own session and process group. ``stdout`` may be a file's
-        descriptor: then the listener is not told of it."""
+        descriptor: then the listener is not told of it. ``memory_bytes`` bounds the process and each of its
+        children."""
         process = Popen(  # noqa: ASYNC220  # returns once the child has begun: under a millisecond
             argv,
             stdin=stdin,
@@ -127,6 +132,8 @@ class Spawned:
         )
         child = cls(process, listener)
         try:
+            if memory_bytes is not None:
+                bound_memory(process.pid, memory_bytes)
             await child._connect()
         except BaseException:
             try:
@@ -255,7 +262,13 @@ async def run_process(
     source = None if stdin is None else as_file(stdin)
     try:
         child = await Spawned.start(
-            heard, argv, env=env, cwd=cwd, stdin=DEVNULL if source is None else source, keep_fds=keep_fds
+            heard,
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=DEVNULL if source is None else source,
+            keep_fds=keep_fds,
+            memory_bytes=limits.memory_bytes,
         )
     finally:
         if source is not None:
@@ -327,6 +340,14 @@ async def _sleep(wake: asyncio.Event, seconds: float) -> None:
             await wake.wait()
     except TimeoutError:
         return
+
+
+def bound_memory(pid: int, memory_bytes: int) -> None:
+    """Bound what a process that has just begun may allocate; its children inherit it. RLIMIT_DATA counts
+    private writable memory only: packs, which git maps from their files, may be of any size. Set from here,
+    since code of ours between fork and exec would cost the vfork."""
+    with suppress(OSError, ValueError):  # it has ended; or we are bounded more tightly ourselves
+        resource.prlimit(pid, resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -354,6 +354,7 @@ class GitServer:
                 cwd=self._git.settings.home,
                 stdin=ask.body,
                 silence_s=self._settings.silence_s,
+                memory_bytes=self._git.settings.memory_bytes,
                 grown=lambda size: None if is_error(os.pread(pack.file, ERR_BYTES, 0)) else pack.grown(size),
             )
         tell_damage(ask.repo, ask.on_damage, stderr, ask.public, sent=code == 0 or pack.size > 0)
@@ -375,6 +376,7 @@ class GitServer:
             cwd=self._git.settings.home,
             body=_joined(ask.body, rest),
             silence_s=self._settings.silence_s,
+            memory_bytes=self._git.settings.memory_bytes,
         )
         sent, told = False, b""  # an error that git tells waits for its exit: it may be ours to tell
         try:

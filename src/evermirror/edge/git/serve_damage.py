@@ -16,6 +16,7 @@ ERR_BYTES = 8  # how far an answer is read to know an error by: its length and i
 _ERR = re.compile(rb"[0-9a-f]{4}ERR ")
 _PARTS = ("HEAD", "objects", "refs")
 _NOT_OURS = re.compile(r"not our ref ([0-9a-f]{40,64})")
+_CONCLUSION = re.compile(r"possible repository corruption|pack-objects died")  # from any end of pack-objects
 _CORRUPT = re.compile(r"possible repository corruption|does not appear to be a git repository")
 # A ref whose file holds no object id: git lists it with an id of zeros. An empty repository's
 # "capabilities^{}" has the same, and is no ref.
@@ -34,11 +35,12 @@ def damage_met(repo: Path, stderr: str = "", public: Collection[bytes] = ()) -> 
     denied = _NOT_OURS.search(stderr)
     if denied is not None and denied[1].encode("ascii") in public:  # its refs name it, its packs lack it
         return _damage(f"object {denied[1]} of a public ref cannot be read")
-    failure = classify(1, stderr)
+    cause = "\n".join(line for line in stderr.splitlines() if _CONCLUSION.search(line) is None)
+    failure = classify(1, cause)
     if failure.corrupt:
         return failure
     if failure.context.get(CAUSE) == MEMORY or failure.kind is FailureKind.DISK_FULL:
-        return None  # upload-pack calls any end of pack-objects a possible corruption
+        return None
     if (words := _CORRUPT.search(stderr)) is not None:
         return _damage(words[0])
     return None

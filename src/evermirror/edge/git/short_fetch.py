@@ -259,6 +259,7 @@ async def _take_in(
                 stdin=pack,
                 on_stderr=complaints.feed,
                 keep_fds=(transfer.lock_fd,),
+                env=git.settings.taking_in,
             )
             if await complaints.judge(git) is not None:
                 return None

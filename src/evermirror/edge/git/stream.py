@@ -55,11 +55,14 @@ class StreamingChild:
         cwd: Path,
         body: AsyncIterator[bytes] | None,
         silence_s: float,
+        memory_bytes: int | None = None,
     ) -> StreamingChild:
         """Start, and begin to pass ``body`` on."""
         loop = asyncio.get_running_loop()
         stream = cls()
-        stream._child = await Spawned.start(stream, argv, env=env, cwd=cwd, stdin=PIPE)
+        stream._child = await Spawned.start(
+            stream, argv, env=env, cwd=cwd, stdin=PIPE, memory_bytes=memory_bytes
+        )
         _widen(stream._child.stdout)
         if stream._buffered >= BUFFER_BYTES:
             stream._pause()
@@ -232,6 +235,7 @@ async def run_into(
     stdin: bytes,
     silence_s: float,
     grown: Callable[[int], None],
+    memory_bytes: int | None = None,
 ) -> tuple[int, bytes]:
     """A child that writes into a file, past us: no byte costs us anything. ``grown`` is told its size.
 
@@ -239,7 +243,9 @@ async def run_into(
     now = asyncio.get_running_loop().time
     heard = _Stderr()
     with as_file(stdin) as source:
-        child = await Spawned.start(heard, argv, env=env, cwd=cwd, stdin=source, stdout=file)
+        child = await Spawned.start(
+            heard, argv, env=env, cwd=cwd, stdin=source, stdout=file, memory_bytes=memory_bytes
+        )
     size, moved_at = 0, now()
     try:
         while not child.gone.done():

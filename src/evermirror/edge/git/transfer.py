@@ -166,6 +166,7 @@ class Transfer:
                 on_stderr=listen,
                 no_progress_s=self.git.settings.no_progress_s,
                 keep_fds=(self.lock_fd,),
+                env=self.git.settings.taking_in,
             )
 
     async def stage(self, tips: Iterable[Oid]) -> None:
