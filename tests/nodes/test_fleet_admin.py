@@ -84,10 +84,10 @@ async def test_a_worker_is_shown_with_what_it_tells_of_itself(stage):
             seen = up.admin.worker("second")
             record = seen.seen.record
             facts = record.facts
-                assert (facts.weight, facts.capacity, facts.trusted) == (1.0, 50, False), "its token says so"
+            assert (facts.weight, facts.capacity, facts.trusted) == (1.0, 50, False), "as its token says"
             assert (record.status, seen.seen.connected, seen.version) == ("alive", True, "1.2.3")
             assert seen.load.disk_free_bytes == 40_000
-            assert (seen.flap_score, seen.weight_now) == (0.0, 2.0)
+            assert (seen.flap_score, seen.weight_now) == (0.0, 1.0)
             assert [what for _, what in record.history] == ["joined"]
             assert up.admin.worker(str(second.id)).name == "second", "by its id too"
             assert up.admin.view().totals.workers == 2
