@@ -83,10 +83,11 @@ async def test_a_worker_is_shown_with_what_it_tells_of_itself(stage):
             await up.until(told)
             seen = up.admin.worker("second")
             record = seen.seen.record
-            assert (record.facts.weight, record.facts.capacity, record.facts.trusted) == (2.0, 50, False)
+            facts = record.facts
+            assert (facts.weight, facts.capacity, facts.trusted) == (1.0, 50, False), "as its token says"
             assert (record.status, seen.seen.connected, seen.version) == ("alive", True, "1.2.3")
             assert seen.load.disk_free_bytes == 40_000
-            assert (seen.flap_score, seen.weight_now) == (0.0, 2.0)
+            assert (seen.flap_score, seen.weight_now) == (0.0, 1.0)
             assert [what for _, what in record.history] == ["joined"]
             assert up.admin.worker(str(second.id)).name == "second", "by its id too"
             assert up.admin.view().totals.workers == 2

@@ -77,6 +77,7 @@ class Holder:
     state: CopyState = CopyState.HELD
     wanted: bool = True
     reason: str = ""
+    verified: bool = True  # somebody else than untrusted workers says that the repo is held
 
 
 @dataclass(frozen=True, slots=True)

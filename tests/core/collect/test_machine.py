@@ -40,7 +40,7 @@ from evermirror.core.collect.events import (
     Wanted,
 )
 from evermirror.core.collect.limited import LIMITED_S
-from evermirror.core.collect.machine import Collector
+from evermirror.core.collect.machine import SAMPLES_MAX, Collector
 from evermirror.core.collect.rows import Charge, Doubt, How, Suspicion
 from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.model.changes import RepoHolders
@@ -690,3 +690,44 @@ def test_a_holder_whose_fetches_never_end_does_not_keep_the_repos_of_others_out(
     assert row("quick").key in {o.key for o in begun}
     assert len(stage.machine.queue) <= 20
     assert sum(r.place is not None for r in stage.shelf.rows.values()) == 201, "all are still to be fetched"
+
+
+def test_in_pull_through_mode_every_second_audit_fetches_what_is_not_here():
+    stage = Stage(mode=CollectMode.PULL_THROUGH, rows=[row(wanted=A)], audits_per_minute=60.0)
+    picks = []
+    for _ in range(8):
+        stage.now += 61
+        stage.do(Ticked(0.0))
+        picks += [action.first for action in stage.all(PickAudit)]
+    assert picks[:4] == [True, False, True, False]
+    stage.do(AuditPicked(stage.shelf.audited(0.0, first=True)))
+    stage.told(holder(refs=A))
+    order = stage.order
+    assert isinstance(order, Fetch), "nobody asked for it: it is fetched to see whether it is there"
+    stage.end(End.DONE, of=order, published=A)
+    assert stage.all(Serve)
+
+
+def test_a_holder_that_reports_a_repo_and_gives_nothing_is_found_out_without_any_client():
+    stage = Stage(mode=CollectMode.PULL_THROUGH, rows=[row(wanted=A)])
+    stage.do(AuditPicked(stage.shelf.audited(0.0, first=True)))
+    accused = []
+    for _ in range(200):
+        for ask in stage.all(AskHolders):
+            stage.told(holder(refs=A), name=ask.keys[0].rsplit("/", 1)[1])
+        for order in stage.all(Fetch):
+            stage.end(End.HOLDER_REFUSED, of=order)
+            accused += stage.all(Accuse)
+        for look in stage.all(Look):
+            stage.end(End.LOOKED, of=look, upstream=A)
+        if accused:
+            break
+        stage.tick(30)
+    assert [a.node for a in accused] == [ANNA]
+
+
+def test_samples_that_nobody_can_give_make_way_for_others():
+    stage = Stage(mode=CollectMode.PULL_THROUGH, nodes=())
+    for n in range(3 * SAMPLES_MAX):
+        stage.do(AuditPicked(row(f"r{n}", wanted=A)))
+    assert len(list(stage.machine.queue)) == SAMPLES_MAX

@@ -131,6 +131,29 @@ def test_who_does_not_say_what_it_serves_stays_suspected():
         assert [s.strikes for s in weighed.suspicions] == [1]
 
 
+def test_reporting_a_repo_and_giving_nothing_of_it_again_and_again():
+    report, repo = holder(refs=B), row()
+    refused = ended(End.HOLDER_REFUSED)
+    strikes = []
+    for minute in (0, 1, 6, 7, 12):
+        weighed = weigh(refused, case(repo, [report], report), NOW + 60 * minute, SETTINGS)
+        strikes.append([s.strikes for s in weighed.suspicions])
+        repo = doubtful(*weighed.suspicions)
+    assert strikes == [[0], [0], [1], [1], []], "some minutes lie between two strikes"
+    assert [(a.node, a.charge) for a in weighed.accusations] == [(ANNA, Charge.REFUSES)]
+    assert B in weighed.accusations[0].evidence
+
+
+def test_who_gave_it_after_all_or_is_trusted_is_not_suspected_of_refusing():
+    repo = doubtful(suspected(Charge.REFUSES, strikes=1))
+    for report, attempt in (
+        (holder(refs=B), ended(End.DONE, upstream=B, served=B)),
+        (replace(holder(refs=B), trusted=True), ended(End.HOLDER_REFUSED)),
+    ):
+        weighed = weigh(attempt, case(repo if not report.trusted else row(), [report], report), NOW, SETTINGS)
+        assert (weighed.suspicions, weighed.accusations) == ((), ())
+
+
 def test_broken_objects_accuse_at_once_and_only_who_gave_them():
     report, other = holder(refs=B), holder(CARL, A)
     failure = Failure(FailureKind.UNKNOWN, "object corrupt or missing")

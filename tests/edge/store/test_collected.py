@@ -154,6 +154,15 @@ async def test_audits_reach_every_untrusted_repo_that_is_here(file):
     assert {r.key for r in picked} == {r.key for r in fit}
 
 
+async def test_samples_reach_every_untrusted_repo_that_was_reported_and_is_not_here(file):
+    fit = [row(n, wanted=here(n).digest) for n in range(5)]
+    others = [row(20, wanted=None), row(21, here=here()), row(22, wanted=here(1).digest, untrusted=False)]
+    assert await file.audited(0.5, first=True) is None
+    await file.write([PutRow(r) for r in [others[0], *fit, *others[1:]]])
+    picked = [await file.audited(n / 100, first=True) for n in range(100)]
+    assert {r.key for r in picked} == {r.key for r in fit}
+
+
 async def test_the_longest_unused_goes_first_and_what_just_came_last(file):
     await file.write([PutRow(row(n)) for n in (1, 2, 3)])
     await file.write([PutRow(row(n, here=here(n, verified_at=10.0 * n))) for n in (1, 2, 3)])

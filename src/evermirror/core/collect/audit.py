@@ -3,6 +3,9 @@
 An audit is a look at upstream for a repo that only untrusted workers hold, compared with their reports: who
 presents stale refs as new is found without anybody fetching anything. Which repo it is, chance decides, so
 that no worker can know.
+
+In pull-through mode every second audit is a *sample*: a repo of which nothing is here is really fetched from
+its holders. What they give is then here, and verified; who gives nothing is found out (suspect.py).
 """
 
 from __future__ import annotations
@@ -14,17 +17,20 @@ from evermirror.model.repo import Mode
 
 
 def to_audit(row: Row, now: float) -> Row:
-    """Of an append-only mirror only a fetch tells whether all of upstream's refs are there."""
-    exact = row.spec.mode is Mode.EXACT
+    """Of an append-only mirror only a fetch tells whether all of upstream's refs are there; and of one that
+    is not here, whether anybody has it."""
+    exact = row.spec.mode is Mode.EXACT and not row.first
     return replace(row, doubt=Doubt(now)) if exact else replace(row, place=now)
 
 
 class Audits:
     """A pick that was not answered within ``lost_s`` is asked for again; nothing is made up for later."""
 
-    __slots__ = ("_gap_s", "_lost_s", "_next_at", "_picking")
+    __slots__ = ("_gap_s", "_lost_s", "_next_at", "_picking", "_samples", "sample")
 
-    def __init__(self, per_minute: float, lost_s: float = 60.0) -> None:
+    def __init__(self, per_minute: float, lost_s: float = 60.0, *, samples: bool = False) -> None:
+        self._samples = samples
+        self.sample = False  # the pick that is due is one of a repo that is not here
         self._gap_s = 60.0 / per_minute if per_minute > 0 else None
         self._lost_s = lost_s
         self._next_at: float | None = None
@@ -39,6 +45,7 @@ class Audits:
         if now < self._next_at <= now + max(self._gap_s, self._lost_s):
             return False
         self._picking = True
+        self.sample = self._samples and not self.sample
         self._next_at = now + max(self._gap_s, self._lost_s)
         return True
 

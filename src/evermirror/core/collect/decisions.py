@@ -170,9 +170,11 @@ class LoadPending:
 
 @dataclass(frozen=True, slots=True)
 class PickAudit:
-    """Read a row to audit, at ``share`` (in [0, 1)) of all; answered by AuditPicked."""
+    """Read a row to audit, at ``share`` (in [0, 1)) of all; answered by AuditPicked. ``first``: one that was
+    reported and of which nothing is here."""
 
     share: float
+    first: bool = False
 
 
 class AlertKind(Enum):

@@ -52,7 +52,7 @@ from evermirror.core.collect.queue import Job, Queue, Spot
 from evermirror.core.collect.room import Room
 from evermirror.core.collect.rows import Row
 from evermirror.core.collect.scan import Scan
-from evermirror.core.collect.settings import CollectSettings
+from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.core.collect.starting import Starter
 from evermirror.core.collect.suspect import Case
 from evermirror.core.collect.telling import cleared, heard, lost, told
@@ -61,6 +61,7 @@ from evermirror.model.changes import HolderReport
 from evermirror.model.repo import RepoKey
 
 CLOCK_BACK_S = 1.0  # less is no jump
+SAMPLES_MAX = 16  # repos at once that are fetched only to see whether their holders have them
 
 
 class Collector:
@@ -72,7 +73,8 @@ class Collector:
         self._starter = Starter(self._queue, settings, self._is_blocked, self._slept)
         self._clients = Clients(settings.waits_max, settings.client_wait_s)
         self._room = Room(settings)
-        self._audits = Audits(settings.audits_per_minute)
+        self._audits = Audits(settings.audits_per_minute, samples=settings.mode is CollectMode.PULL_THROUGH)
+        self._samples: list[RepoKey] = []  # repos that are fetched to see whether their holders have them
         self._accuser = Accuser(self._queue, self._starter.accused)
         self._scans = {first: Scan(first, settings) for first in (False, True)}
         self._last: float | None = None
@@ -355,9 +357,24 @@ class Collector:
         row = event.row
         if row is None or self._queue.get(row.key) is not None or row.scan_at is not None:
             return
+        if row.first and not self._may_sample(row.key):
+            return
         job = self._queue.admit(to_audit(row, now))
         if job is not None:
             self._starter.route(job, now, draft)
+
+    def _may_sample(self, key: RepoKey) -> bool:
+        """Few at a time; one that nobody can give now makes way for the next."""
+        under_way = ((k, self._queue.get(k)) for k in self._samples)
+        self._samples = [k for k, job in under_way if job is not None and job.row.first]
+        if len(self._samples) >= SAMPLES_MAX:
+            oldest = self._queue.get(self._samples[0])
+            if oldest is None or self._is_busy(oldest.key):
+                return False
+            self._drop(oldest)
+            del self._samples[0]
+        self._samples.append(key)
+        return True
 
     # The disk
 
@@ -398,4 +415,4 @@ class Collector:
             if wish is not None:
                 draft.act(wish)
         if self._audits.due(now):
-            draft.act(PickAudit(event.chance))
+            draft.act(PickAudit(event.chance, self._audits.sample))

@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from evermirror.core.collect.events import End
 from evermirror.core.collect.queue import place_of
-from evermirror.core.collect.rows import Row
+from evermirror.core.collect.rows import Charge, Row
 from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.core.collect.verdict import Verdict, is_open, needs
+
+SAMPLE_TRIES = 8  # of a repo that nobody waits for; then an audit has to find it again
 
 
 def placed(row: Row, now: float, waits: bool, settings: CollectSettings) -> Row:
@@ -34,10 +36,21 @@ def judged_place(verdict: Verdict, end: End, now: float, waits: bool, settings: 
             return _at_the_end(row, now, settings) if moved else row
         case _:
             unwanted = row.first and settings.mode is CollectMode.PULL_THROUGH and not waits
+            if unwanted and row.place is not None and _gives_nothing(row):
+                # Somebody reports it and gives nothing: tried again until that is certain.
+                again_at = now + max(verdict.wait_s, settings.doubt_wait_s)
+                return replace(_at_the_end(row, now, settings), retry_at=again_at)
             if row.place is None or unwanted:
                 return _unplaced(row)
             # To the end: what fails again and again does not go before what was never tried.
             return replace(_at_the_end(row, now, settings), retry_at=now + verdict.wait_s)
+
+
+def _gives_nothing(row: Row) -> bool:
+    suspicions = row.doubt.suspicions if row.doubt is not None else ()
+    return row.failures <= SAMPLE_TRIES and any(
+        s.charge in (Charge.LACKS, Charge.REFUSES) for s in suspicions
+    )
 
 
 def _at_the_end(row: Row, now: float, settings: CollectSettings) -> Row:

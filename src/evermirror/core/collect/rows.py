@@ -55,6 +55,7 @@ class Charge(Enum):
     STALE = "stale"  # reports other refs than upstream's as verified
     LACKS = "lacks"  # advertises refs whose objects it does not give
     DIFFERS = "differs"  # serves other refs than it reports
+    REFUSES = "refuses"  # reports a repo, and gives nothing of it
     CORRUPT = "corrupt"  # gives objects that are none
 
 

@@ -10,6 +10,8 @@
               fetches                        gave not the objects both times
     DIFFERS   what it serves, across two     reported, after the first look, that it     -
               looks                          has other refs
+    REFUSES   what it reports, across two    is not trusted, and refused the repo both   -
+              fetches some minutes apart     times
     CORRUPT   -                              gave objects, whole, that are broken        -
 
 Each repetition is a *strike*; ``settings.strikes`` of them accuse (CORRUPT at once). Why honest holders are
@@ -72,6 +74,7 @@ REASONS = {
     Charge.STALE: "reports refs as upstream's that upstream did not have",
     Charge.LACKS: "advertises refs whose objects it does not give",
     Charge.DIFFERS: "serves other refs than it reports",
+    Charge.REFUSES: "reports a repository of which it gives nothing",
     Charge.CORRUPT: "gave broken objects",
 }
 
@@ -121,13 +124,17 @@ def _suspected(
     reports = {h.node: h for h in case.holders}
     before = {(s.node, s.charge): s for s in _before(case)}
     for node, report in reports.items():
-        for charge, look in ((Charge.STALE, _stale), (Charge.LACKS, _lacks), (Charge.DIFFERS, _differs)):
+        for charge, look in _LOOKS:
             old = before.pop((node, charge), None)
             new = look(old, report, attempt, case, now, settings.clock_slack_s)
             if new is not None:
                 yield new, report
     for (_, charge), old in before.items():  # of holders that are not told now: they may come back
-        if charge is Charge.DIFFERS or attempt.upstream is None or agree(old.fact, attempt.upstream):
+        if (
+            charge in (Charge.DIFFERS, Charge.REFUSES)
+            or attempt.upstream is None
+            or agree(old.fact, attempt.upstream)
+        ):
             yield old, None
 
 
@@ -191,10 +198,34 @@ def _lacks(
     return replace(old, strikes=old.strikes + 1)
 
 
+def _refuses(
+    old: Suspicion | None, report: HolderReport, attempt: Attempt, case: Case, now: float, slack_s: float
+) -> Suspicion | None:
+    """It answered, and gave nothing of what it reports. It may have just been told to delete it: then it
+    is not named as a holder some minutes later."""
+    if case.holder is None or report.node != case.holder.node or report.trusted or report.digest is None:
+        return old
+    if attempt.end is not End.HOLDER_REFUSED:
+        return old if attempt.end is End.HOLDER_AWAY else None
+    if old is None:
+        return Suspicion(report.node, Charge.REFUSES, report.digest, now)
+    if now >= old.since + slack_s:
+        return replace(old, since=now, strikes=old.strikes + 1)
+    return old
+
+
+_LOOKS = (
+    (Charge.STALE, _stale),
+    (Charge.LACKS, _lacks),
+    (Charge.DIFFERS, _differs),
+    (Charge.REFUSES, _refuses),
+)
+
+
 def _accusation(s: Suspicion, report: HolderReport | None, now: float, more: str = "") -> Accusation:
     words = [f"at {now:.0f}"]
     if s.fact:
-        seen = "served" if s.charge is Charge.DIFFERS else "upstream"
+        seen = {Charge.DIFFERS: "served", Charge.REFUSES: "reported"}.get(s.charge, "upstream")
         words.append(f"{seen} {s.fact} since {s.since:.0f}")
     if report is not None:
         words.append(f"reported {report.digest} as of {report.verified_at or 0.0:.0f}")

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 NOBODY = 0xFFFF  # in place of a worker's id: none
 UNWANTED = 0xFF  # in place of a rank: held, but not wanted there
+PROOF = 0xFE  # in place of a rank: wanted beyond the replicas, as nobody trusted has one (proofs.py)
 
 
 class CopyState(IntEnum):
@@ -34,3 +35,4 @@ class Reason(IntEnum):
     OVERFULL = 9  # the bound was relaxed: nobody else could take it
     FOUND = 10  # told by a worker, never placed
     SLOW = 11  # another worker took too long to clone it
+    PROOF = 12  # otherwise only untrusted workers would hold it

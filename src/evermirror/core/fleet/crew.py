@@ -88,6 +88,16 @@ class Member:
         return self.ready and self.alive and self.record.facts.trusted
 
     @property
+    def proves(self) -> bool:
+        """A copy that it says it holds is really there."""
+        record = self.record
+        return (
+            record.facts.trusted
+            and record.duty in (Duty.ACTIVE, Duty.DRAINING)
+            and record.liveness is not Liveness.DOWN
+        )
+
+    @property
     def keeps_moved(self) -> bool:
         """What moves to others stays here too: people read it from this machine. Draining ends that."""
         return self.serves and self.record.duty is Duty.ACTIVE

@@ -211,6 +211,13 @@ class WitnessLost:
     keys: tuple[RepoKey, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AggregatorsTold:
+    """Whether the fleet has aggregators: they fetch what untrusted workers hold, and so prove it."""
+
+    some: bool
+
+
 # Slots of the pull strategy
 
 
@@ -301,6 +308,7 @@ Event = (
     | RangesCompared
     | WitnessHeld
     | WitnessLost
+    | AggregatorsTold
     | LeaseAsked
     | LeaseReturned
     | LeaseLimitSet

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 
-from evermirror.core.fleet.copies import CopyState, Reason
+from evermirror.core.fleet.copies import PROOF, CopyState, Reason
 from evermirror.core.fleet.crew import Crew, Member
 from evermirror.core.fleet.hashing import positions
 from evermirror.core.fleet.rebalance import Rebalancer
@@ -30,6 +30,7 @@ WHY = {
     Reason.OVERFULL: "everybody else who may hold it is at the bound",
     Reason.FOUND: "told by the worker; never placed there",
     Reason.SLOW: "another worker took too long to clone it",
+    Reason.PROOF: "otherwise only workers that are not trusted would hold it",
 }
 
 STATES = {
@@ -50,9 +51,11 @@ def explain(table: FleetTable, crew: Crew, rebalancer: Rebalancer, repo: RepoVie
 def _lines(table: FleetTable, crew: Crew, rebalancer: Rebalancer, repo: RepoView) -> Iterator[str]:
     if repo.removed:
         yield "It left the catalog: no copy is wanted."
-    wanted = sum(copy.rank is not None for copy in repo.copies)
+    wanted = sum(copy.rank not in (None, PROOF) for copy in repo.copies)
     if not repo.removed:
         yield f"{wanted} of {repo.replicas} wanted copies are placed."
+    if not repo.removed and not repo.verified and any(c.state is CopyState.HELD for c in repo.copies):
+        yield "It is not verified: only workers that are not trusted say that they hold it."
     if repo.no_room:
         yield "It waits for room: no worker that may hold it can take it."
     for copy in repo.copies:

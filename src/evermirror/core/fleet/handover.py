@@ -55,7 +55,7 @@ from evermirror.core.fleet.crew import Crew, Member
 from evermirror.core.fleet.decisions import Assignment
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.pace import Pace
-from evermirror.core.fleet.table import REMOVED, TRUSTED_ONLY, URGENT, FleetTable
+from evermirror.core.fleet.table import CHECKED, REMOVED, TRUSTED_ONLY, URGENT, FleetTable
 from evermirror.model.worker import Duty, WorkerId
 
 FOLLOWER, PRIMARY, UNTOLD = 0, 1, 2  # the role that a copy's worker was told last
@@ -300,6 +300,8 @@ class Handover:
                 self._pace.done(self._member(c).id)
             elif state != DEFERRED:
                 one.c_primary[c] = UNTOLD
+            if not one.witness[row] and not self.held_alive(row):
+                one.flags[row] &= 0xFF ^ CHECKED  # whoever was fetched from has it no more
             self._set_state(row, c, HELD, draft)
 
     def told_deferred(self, row: int, c: int, draft: Draft) -> None:

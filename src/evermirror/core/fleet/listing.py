@@ -21,7 +21,7 @@ from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import CatalogRepo, HeldCopy
 from evermirror.core.fleet.handover import Handover
 from evermirror.core.fleet.rebalance import Rebalancer
-from evermirror.core.fleet.table import NO_ROOM, PINNED, REMOVED, URGENT, FleetTable
+from evermirror.core.fleet.table import CHECKED, NO_ROOM, PINNED, REMOVED, URGENT, FleetTable
 from evermirror.model.repo import RepoKey
 
 
@@ -106,6 +106,7 @@ class Listing:
             row = self._table.row_of(held.key)
             if row >= 0:
                 one.witness[row] = held.digest
+                one.flags[row] |= CHECKED
                 if any(one.c_rank[c] == UNWANTED for c in self._table.copies_of(row)):
                     draft.touched[row] = None
 

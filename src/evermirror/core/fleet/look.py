@@ -10,6 +10,8 @@ from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
 from evermirror.core.fleet.crew import Crew
 from evermirror.core.fleet.handover import ASKED, DEFERRED, HELD, PLANNED, PRIMARY, Handover
 from evermirror.core.fleet.moves import keeps_moved
+from evermirror.core.fleet.proofs import CHECK_S, is_verified, verified
+from evermirror.core.fleet.rebalance import Rebalancer
 from evermirror.core.fleet.table import NO_ROOM, REMOVED, FleetTable
 from evermirror.core.fleet.views import CopyView, Losing, RepoView, Totals, WorkerView
 from evermirror.model.messages import ApplySettings
@@ -17,7 +19,7 @@ from evermirror.model.repo import RepoKey
 from evermirror.model.worker import Duty, Liveness, WorkerId
 
 
-def repo_view(table: FleetTable, handover: Handover, key: RepoKey) -> RepoView | None:
+def repo_view(table: FleetTable, crew: Crew, handover: Handover, key: RepoKey) -> RepoView | None:
     """None for a key that nobody knows."""
     row = table.row_of(key)
     if row < 0:
@@ -33,6 +35,7 @@ def repo_view(table: FleetTable, handover: Handover, key: RepoKey) -> RepoView |
         salt=one.salt[row],
         copies=tuple(_copy_view(table, c) for c in copies),
         primary=None if primary < 0 else WorkerId(one.c_worker[primary]),
+        verified=is_verified(table, crew, row),
     )
 
 
@@ -110,7 +113,9 @@ def worker_views(
     )
 
 
-def totals(table: FleetTable, crew: Crew, *, no_room: int, braked: bool, warming: bool) -> Totals:
+def totals(
+    table: FleetTable, crew: Crew, rebalancer: Rebalancer, now_s: float, *, braked: bool, warming: bool
+) -> Totals:
     """Counted over all copies, at once: milliseconds for a million."""
     n = table.copies
     rows, workers, states = table.c_row[:n], table.c_worker[:n], table.c_state[:n]
@@ -120,11 +125,17 @@ def totals(table: FleetTable, crew: Crew, *, no_room: int, braked: bool, warming
     there = used & alive[workers]
     wanted = table.c_rank[:n] != UNWANTED
     stays = wanted | keeps_moved(crew)[workers]
+    proven = verified(table, crew)
+    holds = there & (states == HELD)
+    held, old = rows[holds], rows[holds & (table.c_since[:n] < max(now_s - CHECK_S, 0.0))]
     return Totals(
         repos=len(table),
         owned=_listed(table, rows[there & wanted]),
-        held=_listed(table, rows[there & (states == HELD)]),
-        no_room=no_room,
+        held=_listed(table, held[proven[held]]),
+        unverified=_listed(table, held[~proven[held]]),
+        unchecked=_listed(table, old[~proven[old]]),
+        checkable=not rebalancer.proving or any(m.takes and m.record.facts.trusted for m in crew),
+        no_room=rebalancer.no_room,
         moving=_listed(table, rows[used & (((states != HELD) & (states != DEFERRED)) | ~stays)]),
         planned=int(np.count_nonzero(used & (states == PLANNED))),
         asked=int(np.count_nonzero(there & (states == ASKED))),

@@ -36,6 +36,7 @@ from evermirror.core.fleet.crew import Crew, Member
 from evermirror.core.fleet.decisions import NOTHING, AckReports, Decision, EventFailed, ReportTaken
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import (
+    AggregatorsTold,
     BrakeOverruled,
     CatalogChanged,
     CloneHastened,
@@ -110,6 +111,7 @@ class FleetMachine:
         self, settings: FleetSettings, epoch: int, started: Moment, restored: Restored | None = None
     ) -> None:
         self.settings = settings
+        self._now_s = started.utc_s
         tables = restored.tables if restored is not None and restored.tables is not None else Tables()
         self._table = tables.table
         self._crew = Crew(settings.outbox_max)
@@ -153,6 +155,7 @@ class FleetMachine:
             self._timers,
         )
         self._routes: dict[type, Callable[[Any, Moment, Draft], None]] = {
+            AggregatorsTold: lambda event, now, draft: self._placing.prove(not event.some),
             BrakeOverruled: self._brake_overruled,
             CatalogChanged: self._catalog_changed,
             CloneHastened: lambda event, now, draft: self._hasten(event.key),
@@ -162,8 +165,8 @@ class FleetMachine:
             CopiesDropped: self._words.copies_dropped,
             CopiesVerified: self._words.copies_verified,
             DeletionsDeclined: self._words.deletions_declined,
-            DrainAsked: self._drain_asked,
-            DutyResumed: self._duty_resumed,
+            DrainAsked: lambda event, now, draft: self._membership.drain(event.worker, now.utc_s, draft),
+            DutyResumed: lambda event, now, draft: self._membership.resume(event.worker, now.utc_s, draft),
             HeldTold: self._words.held_told,
             LeaseAsked: self._leasing.asked,
             LeaseLimitSet: self._leasing.limit_set,
@@ -197,6 +200,7 @@ class FleetMachine:
 
     def handle(self, event: Event, now: Moment) -> Decision:
         """Take in what happened; what is to be persisted, and then done."""
+        self._now_s = now.utc_s
         if type(event) is HeartbeatHeard and self._nothing_new(event, now):
             return NOTHING
         draft = Draft(self._table, self._crew)
@@ -252,7 +256,7 @@ class FleetMachine:
     # What others see
 
     def repo(self, key: RepoKey) -> RepoView | None:
-        return repo_view(self._table, self._handover, key)
+        return repo_view(self._table, self._crew, self._handover, key)
 
     @property
     def lost(self) -> LettersLost | None:
@@ -286,7 +290,8 @@ class FleetMachine:
         return totals(
             self._table,
             self._crew,
-            no_room=self._rebalancer.no_room,
+            self._rebalancer,
+            self._now_s,
             braked=self._attendance.braked,
             warming=self._placing.warming,
         )
@@ -382,14 +387,8 @@ class FleetMachine:
         if member.accepting is not event.accepting:
             self._membership.set_accepting(member, event.accepting, now.utc_s, draft)
 
-    def _drain_asked(self, event: DrainAsked, now: Moment, draft: Draft) -> None:
-        self._membership.drain(event.worker, now.utc_s, draft)
-
     def _quarantine_asked(self, event: QuarantineAsked, now: Moment, draft: Draft) -> None:
         self._membership.quarantine(event.worker, event.reason, now.utc_s, draft)
-
-    def _duty_resumed(self, event: DutyResumed, now: Moment, draft: Draft) -> None:
-        self._membership.resume(event.worker, now.utc_s, draft)
 
     def _retire_asked(self, event: RetireAsked, now: Moment, draft: Draft) -> None:
         member = self._crew.get(event.worker)

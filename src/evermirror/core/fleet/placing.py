@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evermirror.core.fleet.attendance import Attendance, Timers
-from evermirror.core.fleet.copies import NOBODY, UNWANTED, Reason
+from evermirror.core.fleet.copies import NOBODY, PROOF, UNWANTED, Reason
 from evermirror.core.fleet.crew import Crew, Member
 from evermirror.core.fleet.decisions import Alert, AlertKind
 from evermirror.core.fleet.draft import Draft
@@ -89,6 +89,12 @@ class Placing:
 
     def room_changed(self) -> None:
         self._room_changed = True
+
+    def prove(self, proving: bool) -> None:
+        """Whether repos that only untrusted workers would hold are placed with a trusted one too."""
+        if self._rebalancer.proving is not proving:
+            self._rebalancer.proving = proving
+            self._holes_due = True
 
     def sweep(self) -> Rows:
         """Look for holes soon; the rows with copies that wait to go."""
@@ -167,13 +173,13 @@ class Placing:
         return None
 
     def _with_holes(self) -> Rows:
-        """Repos with fewer copies than they should have, or more."""
+        """Repos with fewer copies than they should have, or more; or without a proof that they need."""
         table = self._table
         n = table.copies
-        wanted = (table.c_rank[:n] != UNWANTED) & (table.c_worker[:n] != NOBODY)
+        wanted = (table.c_rank[:n] < PROOF) & (table.c_worker[:n] != NOBODY)
         has = np.bincount(table.c_row[:n][wanted], minlength=table.rows)
         rows = table.catalog_rows()
-        unlike: Rows = rows[has[rows] != table.replicas[rows]]
+        unlike: Rows = rows[(has[rows] != table.replicas[rows]) | self._rebalancer.unproven(rows)]
         return unlike
 
     def with_unwanted(self, rows: Rows) -> Rows:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from evermirror.core.fleet.copies import NOBODY, UNWANTED, Reason
+from evermirror.core.fleet.copies import NOBODY, PROOF, UNWANTED, Reason
 from evermirror.core.fleet.crew import Crew
 from evermirror.core.fleet.draft import Draft, PlannedRows
 from evermirror.core.fleet.handover import HELD, PLANNED, UNTOLD, Handover
 from evermirror.core.fleet.hashing import positions
 from evermirror.core.fleet.pace import Pace
-from evermirror.core.fleet.placement import Placement, Sites, Wishes, place
+from evermirror.core.fleet.placement import UNCHANGED, Placement, Sites, Wishes, place
+from evermirror.core.fleet.proofs import place_proofs, proofs_of
 from evermirror.core.fleet.ring import Ring
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.core.fleet.table import NO_ROOM, TRUSTED_ONLY, URGENT, FleetTable
@@ -40,6 +41,8 @@ class Rebalancer:
         self._weights: dict[WorkerId, float] = {}  # of the ring
         self.no_room = 0  # repos that have fewer copies than they should: nobody can take them
         self.pins: dict[int, tuple[str, ...]] = {}  # row → names of workers
+        # Repos that only untrusted workers are to hold get a proof (proofs.py); None: those there are stay.
+        self.proving: bool | None = None
 
     def place(
         self,
@@ -61,7 +64,41 @@ class Rebalancer:
         wishes = self._wishes(rows, joined, barred or {})
         result = place(wishes, self.ring, sites, self._settings.load_bound)
         self._note_room(rows, result)
-        self._apply(rows, wishes.should, result, now_s, draft, why)
+        before = proofs_of(self._table, rows)
+        after = self._proofs(wishes, result.should, sites, before)
+        self._apply(
+            rows, _with(wishes.should, before), _with_proofs(result, before, after), now_s, draft, why
+        )
+
+    def _proofs(
+        self, wishes: Wishes, should: NDArray[np.uint16], sites: Sites, before: NDArray[np.uint16]
+    ) -> NDArray[np.uint16]:
+        """Who is to prove each of these repos."""
+        if self.proving is None:
+            return before
+        if not self.proving:
+            return np.full_like(before, NOBODY)
+        load = np.bincount(should[should != NOBODY], minlength=len(sites.member))
+        if sites.elsewhere is not None:
+            load = load + sites.elsewhere
+        room = sites.capacity - load[: len(sites.capacity)]
+        return place_proofs(should, before, wishes.positions, self.ring, sites, room, wishes.barred)
+
+    def unproven(self, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which of these are to be held by untrusted workers alone, though they could have a proof; or have
+        one that is of no use any more."""
+        table, n = self._table, self._table.copies
+        trusted = np.zeros(NOBODY + 1, bool)
+        trusted[[m.id for m in self._crew if m.keeps and m.record.facts.trusted]] = True
+        wanted = (table.c_rank[:n] != UNWANTED) & (table.c_worker[:n] != NOBODY)
+        proven, any_wanted = np.zeros(table.rows, bool), np.zeros(table.rows, bool)
+        proven[table.c_row[:n][wanted & trusted[table.c_worker[:n]]]] = True
+        any_wanted[table.c_row[:n][wanted]] = True
+        lacking = any_wanted & ~proven if self.proving else np.zeros(table.rows, bool)
+        has_proof = np.zeros(table.rows, bool)
+        has_proof[table.c_row[:n][wanted & (table.c_rank[:n] == PROOF)]] = True
+        found: NDArray[np.bool_] = (lacking | (has_proof & (self.proving is False)))[rows]
+        return found
 
     # Columns for the placement
 
@@ -81,14 +118,17 @@ class Rebalancer:
             member[m.id], takes[m.id], trusted[m.id] = m.keeps, m.takes, facts.trusted
             weight[m.id] = facts.weight
             capacity[m.id] = CAPACITY_NONE if facts.capacity is None else facts.capacity
+        n = self._table.copies
+        on = self._table.c_worker[:n][self._table.c_rank[:n] == PROOF]
+        capacity -= np.bincount(on[on != NOBODY], minlength=width)
         others = len(self._table) - len(rows)
         return Sites(member, takes, trusted, weight, capacity, self._load_elsewhere(rows, width), others)
 
     def _load_elsewhere(self, rows: NDArray[np.int32], width: int) -> NDArray[np.int64]:
-        """Wanted copies of the repos that are not placed now."""
+        """Wanted copies of the repos that are not placed now, without proofs."""
         table = self._table
         n = table.copies
-        counted = (table.c_rank[:n] != UNWANTED) & (table.c_worker[:n] != NOBODY)
+        counted = (table.c_rank[:n] < PROOF) & (table.c_worker[:n] != NOBODY)
         placed_now = np.zeros(table.rows, bool)
         placed_now[rows] = True
         counted &= ~placed_now[table.c_row[:n]]
@@ -121,7 +161,7 @@ class Rebalancer:
         """The largest number of copies wanted of a repo now: it may be about to shrink."""
         table = self._table
         n = table.copies
-        ranks = table.c_rank[:n][(table.c_rank[:n] != UNWANTED) & (table.c_worker[:n] != NOBODY)]
+        ranks = table.c_rank[:n][(table.c_rank[:n] < PROOF) & (table.c_worker[:n] != NOBODY)]
         return int(ranks.max()) + 1 if len(ranks) else 1
 
     def _pinned(self, index: NDArray[np.int32]) -> dict[int, tuple[int, ...]]:
@@ -169,8 +209,8 @@ class Rebalancer:
         if len(which) == 0:
             return
         among, at = np.nonzero(result.should[which] != NOBODY)
-        i, ranks = which[among], at.astype(np.uint8)
-        workers, reasons = result.should[i, ranks], result.reason[i, ranks].copy()
+        i, ranks = which[among], _ranks(result.should.shape[1])[at]
+        workers, reasons = result.should[i, at], result.reason[i, at].copy()
         if why is not None:
             reasons[~np.isin(reasons, _telling_more(why))] = why
         copies = self._table.add_copies(rows[i], workers, ranks, reasons, PLANNED, now_s)
@@ -198,7 +238,9 @@ class Rebalancer:
         why: Reason | None,
     ) -> None:
         table = self._table
-        wanted = {int(w): rank for rank, w in enumerate(should.tolist()) if w != NOBODY}
+        ranks = _ranks(len(should)).tolist()
+        because = dict(zip(ranks, reasons.tolist(), strict=True))
+        wanted = {w: rank for rank, w in zip(ranks, should.tolist(), strict=True) if w != NOBODY}
         for c in table.copies_of(row):
             worker = int(table.c_worker[c])
             rank = wanted.pop(worker, UNWANTED)
@@ -209,7 +251,7 @@ class Rebalancer:
                 draft.copy_changed(row, worker)
         orphan = not self._handover.held_alive(row)
         for worker, rank in wanted.items():
-            reason = Reason(int(reasons[rank]))
+            reason = Reason(because[rank])
             if why is not None and reason not in _telling_more(why):
                 reason = why
             c = table.add_copy(row, worker, rank, PLANNED, reason, now_s)
@@ -232,6 +274,22 @@ class Rebalancer:
                     self._plan(part, table.c_worker[part], orphan=orphan)
 
 
+def _with(column: NDArray[np.uint16], proofs: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    return np.column_stack((column, proofs))
+
+
+def _with_proofs(result: Placement, before: NDArray[np.uint16], after: NDArray[np.uint16]) -> Placement:
+    """With the proofs in one more column, the last."""
+    new = np.where((after != before) & (after != NOBODY), np.uint8(Reason.PROOF), np.uint8(UNCHANGED))
+    return Placement(_with(result.should, after), np.column_stack((result.reason, new)), result.no_room)
+
+
+def _ranks(columns: int) -> NDArray[np.uint8]:
+    """What each column stands for."""
+    return np.append(np.arange(columns - 1), PROOF).astype(np.uint8)
+
+
 def _telling_more(why: Reason) -> tuple[Reason, ...]:
     """Reasons that say more than why a copy had to move. That it was handed back says most, but for a pin."""
-    return (Reason.PINNED,) if why is Reason.REHASHED else (Reason.PINNED, Reason.OVERFULL)
+    most = (Reason.PINNED, Reason.PROOF)
+    return most if why is Reason.REHASHED else (*most, Reason.OVERFULL)

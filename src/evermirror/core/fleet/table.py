@@ -35,12 +35,13 @@ from evermirror.core.fleet.columns import (
     put_few,
     wider,
 )
-from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
+from evermirror.core.fleet.copies import NOBODY, PROOF, UNWANTED, CopyState, Reason
 from evermirror.core.fleet.keyindex import BATCH, KeyIndex
 from evermirror.core.fleet.letters import Letters, LettersLost
 from evermirror.model.repo import RepoKey
 
 __all__ = [
+    "CHECKED",
     "LIVE",
     "NOBODY",
     "NONE",
@@ -64,9 +65,10 @@ TRUSTED_ONLY = 4  # only trusted workers may hold it
 NO_ROOM = 8  # has fewer copies than it should: nobody could take them
 PINNED = 16  # people named workers for it
 URGENT = 32  # of a high priority: its first clone goes before others
+CHECKED = 64  # an aggregator had it: its objects were really fetched from who holds it
 
 NONE = -1  # no such row, no such copy
-REPLICAS_MAX = UNWANTED - 1  # ranks are one byte
+REPLICAS_MAX = PROOF  # ranks are one byte
 SALTS = 256  # one byte; beyond it the walk begins at its first place again
 
 

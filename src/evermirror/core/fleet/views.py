@@ -54,6 +54,7 @@ class RepoView:
     salt: int
     copies: tuple[CopyView, ...]  # wanted ones first, by rank
     primary: WorkerId | None
+    verified: bool = True  # somebody else than untrusted workers says that it is held (proofs.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,10 @@ class Totals:
 
     repos: int
     owned: int  # wanted on a worker that is alive
-    held: int  # complete on a worker that is alive
+    held: int  # complete on a worker that is alive, and verified (proofs.py)
+    unverified: int  # complete on a worker that is alive, as nobody but untrusted workers says
+    unchecked: int  # of those, the ones that are so for longer than CHECK_S
+    checkable: bool  # there is an aggregator, or a trusted worker with room, that can verify them
     no_room: int
     moving: int  # with a copy asked for, planned, stopping or leaving
     planned: int  # copies

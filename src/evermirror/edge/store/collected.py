@@ -26,6 +26,8 @@ from evermirror.model.repo import RepoKey
 
 _PRIVATE = "json_extract(spec, '$.private')"
 _PRIVATE_INDEX = f"CREATE INDEX repos_private ON repos (id) WHERE {_PRIVATE};"
+_SAMPLED = "here IS NULL AND untrusted AND enabled AND wanted IS NOT NULL"
+_SAMPLED_INDEX = f"CREATE INDEX IF NOT EXISTS repos_sampled ON repos (id) WHERE {_SAMPLED};"
 _SCHEMA = f"""
 CREATE TABLE repos (
     id INTEGER PRIMARY KEY,
@@ -59,12 +61,15 @@ CREATE INDEX repos_first ON repos (at, key) WHERE at IS NOT NULL AND here IS NUL
 CREATE INDEX repos_again ON repos (at, key) WHERE at IS NOT NULL AND here IS NOT NULL;
 CREATE INDEX repos_used ON repos (used_at, key) WHERE here IS NOT NULL;
 CREATE INDEX repos_audited ON repos (id) WHERE here IS NOT NULL AND untrusted AND enabled;
+{_SAMPLED_INDEX}
 CREATE INDEX repos_by_word ON repos (source) WHERE how IN ('holder', 'quorum');
 {_PRIVATE_INDEX}
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 # A power cut must not take back what the coordinator was told that is on the disk: since, and Have.
-_LAYOUT = Layout(version=2, schema=_SCHEMA, upgrades={1: _PRIVATE_INDEX}, synchronous="FULL")
+_LAYOUT = Layout(
+    version=3, schema=_SCHEMA, upgrades={1: _PRIVATE_INDEX, 2: _SAMPLED_INDEX}, synchronous="FULL"
+)
 _ALL = ", ".join(COLUMNS)
 _PUT = (
     f"INSERT INTO repos ({_ALL}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608 (our own names)
@@ -135,9 +140,10 @@ class Collected:
         that time and of keys, beyond ``after``."""
         return await self._file.run(_pending, first, after, limit)
 
-    async def audited(self, share: float) -> Row | None:
-        """One that is here, untrusted and enabled, at that share of all."""
-        return await self._file.run(_audited, share)
+    async def audited(self, share: float, *, first: bool = False) -> Row | None:
+        """One that is here, untrusted and enabled, at that share of all; ``first``: one that was reported
+        and is not here."""
+        return await self._file.run(_audited, share, _SAMPLED if first else _AUDITED)
 
     async def least_used(self, limit: int, read: Collection[RepoKey] = ()) -> tuple[Unused, ...]:
         """What is here, the longest unused first; ``read``: clients are reading these now."""
@@ -216,15 +222,15 @@ def _pending(connection: sqlite3.Connection, first: bool, after: Cursor | None, 
     return _select(connection, f"{where} AND (at, key) > (?, ?) ORDER BY at, key LIMIT ?", *after, limit)
 
 
-def _audited(connection: sqlite3.Connection, share: float) -> Row | None:
+def _audited(connection: sqlite3.Connection, share: float, which: str) -> Row | None:
     least, most = (
-        connection.execute(f"SELECT id FROM repos WHERE {_AUDITED} ORDER BY id {way} LIMIT 1").fetchone()  # noqa: S608
+        connection.execute(f"SELECT id FROM repos WHERE {which} ORDER BY id {way} LIMIT 1").fetchone()  # noqa: S608
         for way in ("ASC", "DESC")
     )
     if least is None or most is None:
         return None
     at = least[0] + int(share * (most[0] - least[0] + 1))
-    rows = _select(connection, f"WHERE {_AUDITED} AND id >= ? ORDER BY id LIMIT 1", min(at, most[0]))
+    rows = _select(connection, f"WHERE {which} AND id >= ? ORDER BY id LIMIT 1", min(at, most[0]))
     return rows[0] if rows else None
 
 

@@ -102,7 +102,8 @@ class TotalsView(BaseModel):
 
     repos: int
     owned: int = Field(description="Repos wanted on a worker that is alive")
-    held: int = Field(description="Repos complete on a worker that is alive")
+    held: int = Field(description="Repos complete on a worker that is alive, and verified")
+    unverified: int = Field(description="Repos that only workers which are not trusted say they hold")
     no_room: int = Field(description="Repos that wait: no worker can take them")
     moving: int = Field(description="Repos with a copy that comes or goes")
     planned: int = Field(description="Copies that wait for their turn to be cloned")
@@ -315,6 +316,7 @@ def _fleet_answer(view: FleetView, caller: Caller) -> FleetAnswer:
             repos=totals.repos,
             owned=totals.owned,
             held=totals.held,
+            unverified=totals.unverified,
             no_room=totals.no_room,
             moving=totals.moving,
             planned=totals.planned,

@@ -54,7 +54,8 @@ class FleetCollector(Collector):
         unacknowledged = sum(w.seen.unacked for w in view.workers)
         for name, text, value in (
             ("repos_owned", "Repos wanted on a worker that is alive", totals.owned),
-            ("repos_held", "Repos complete on a worker that is alive", totals.held),
+            ("repos_held", "Repos complete on a worker that is alive, and verified", totals.held),
+            ("repos_unverified", "Repos that only untrusted workers say they hold", totals.unverified),
             ("repos_no_room", "Repos that no worker can take", totals.no_room),
             ("repos_moving", "Repos with a copy that comes or goes", totals.moving),
             (

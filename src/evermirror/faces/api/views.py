@@ -193,6 +193,9 @@ class RepoView(GitUrlView):
     created_at: str
     plan: PlanView
     holders: list[HolderView]
+    verified: bool = Field(
+        description="False: nobody, or only workers that are not trusted, say that they hold it"
+    )
     held: HeldView | None = Field(description="Null while upstream is followed")
     upkeep: UpkeepView | None = Field(description="Null before the first sync")
     hooks: HooksOut | None = Field(
@@ -331,6 +334,7 @@ def repo_view(
         created_at=iso(record.created_at),
         plan=plan_view(plan),
         holders=holders_view(holders),
+        verified=any(h.verified for h in holders),
         held=_held_view(guard) if guard is not None else None,
         upkeep=_upkeep_view(upkeep) if upkeep is not None else None,
         hooks=hooks_out(hooks) if hooks is not None else None,

@@ -113,6 +113,8 @@ def _repo(r: Fields) -> Group:
         ["head", r.get("head_commit")],
         ["failures in a row", r.get("consecutive_failures")],
     ]
+    if r.get("verified") is False and r.get("verified_at"):
+        facts.append(["not verified", "only workers that are not trusted say that they hold it"])
     held, upkeep, hooks = r.get("held"), r.get("upkeep"), r.get("hooks")
     if isinstance(hooks, dict):
         last = f"since {age(hooks.get('since'), now)}; the last came {age(hooks.get('last_at'), now)}"

@@ -176,6 +176,8 @@ def _fleet(fleet: Fields) -> Group:
         ["moving", moving],
         ["waiting for room", totals.get("no_room")],
     ]
+    if totals.get("unverified"):
+        facts.append(["not verified", f"{totals['unverified']}   only untrusted workers say they hold them"])
     if totals.get("warming"):
         facts.append(["warming up", "nothing is placed yet"])
     facts += [_rate(rate) for rate in _dicts(fleet, "rates")[:RATES_SHOWN]]

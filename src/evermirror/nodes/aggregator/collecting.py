@@ -317,8 +317,8 @@ class Collecting:
             case Read(LoadPending(first, after, limit)):
                 rows = await self._rows.pending(after, limit, first=first)
                 return PendingLoaded(first, tuple(rows), last=len(rows) < limit)
-            case Read(PickAudit(share)):
-                return AuditPicked(await self._rows.audited(share))
+            case Read(PickAudit(share, first)):
+                return AuditPicked(await self._rows.audited(share, first=first))
             case DiskTold(used) if used >= settings.disk_high and settings.mode is CollectMode.PULL_THROUGH:
                 await self._note_used()
                 unused = await self._rows.least_used(2 * settings.evict_batch, self._readers.now)

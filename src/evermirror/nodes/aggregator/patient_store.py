@@ -56,8 +56,8 @@ class PatientStore:
     async def pending(self, after: Cursor | None, limit: int, *, first: bool) -> list[Row]:
         return await self._read(lambda: self._store.pending(after, limit, first=first))
 
-    async def audited(self, share: float) -> Row | None:
-        return await self._read(lambda: self._store.audited(share))
+    async def audited(self, share: float, *, first: bool = False) -> Row | None:
+        return await self._read(lambda: self._store.audited(share, first=first))
 
     async def least_used(self, limit: int, read: Collection[RepoKey]) -> tuple[Unused, ...]:
         return await self._read(lambda: self._store.least_used(limit, read))

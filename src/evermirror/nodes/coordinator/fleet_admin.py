@@ -294,6 +294,18 @@ def _accusations(raised: Iterable[Alert]) -> Iterator[StandingAlert]:
             yield StandingAlert(alert.kind, alert.about, alert.text, alert.facts)
 
 
+def _unverified(totals: Totals) -> Iterator[StandingAlert]:
+    """Where nobody can check what untrusted workers say they hold, or nobody did for long."""
+    if totals.unverified and not totals.checkable:
+        count, why = totals.unverified, "there is no aggregator, and no trusted worker with room"
+    elif totals.unchecked:
+        count, why = totals.unchecked, "nobody has fetched them from there for a day"
+    else:
+        return
+    text = f"repos that only untrusted workers say they hold, not verified: {count}; {why}"
+    yield StandingAlert(AlertKind.UNVERIFIED, "fleet", text, {"count": str(count), "why": why})
+
+
 def _standing(
     workers: Iterable[WorkerView], totals: Totals, raised: Mapping[tuple[AlertKind, str], Alert]
 ) -> Iterator[StandingAlert]:
@@ -305,6 +317,7 @@ def _standing(
     if totals.no_room:
         text = f"repos that wait because no worker can take them: {totals.no_room}"
         yield StandingAlert(AlertKind.NO_ROOM, "fleet", text, {"count": str(totals.no_room)})
+    yield from _unverified(totals)
     for worker in workers:
         name = worker.record.facts.name
         if worker.record.duty is Duty.QUARANTINED:

@@ -90,12 +90,13 @@ class Reading:
                 copy,
                 self._name(copy.worker) or str(copy.worker),
                 primary=copy.worker == repo.primary,
+                verified=repo.verified,
             )
             for copy in repo.copies
         )
 
 
-def _holder(record: RepoRecord, copy: CopyView, name: str, *, primary: bool) -> Holder:
+def _holder(record: RepoRecord, copy: CopyView, name: str, *, primary: bool, verified: bool) -> Holder:
     newest = short_digest(record.digest)
     equal = newest != 0 and copy.digest == newest
     verified_at = copy.verified_s
@@ -109,4 +110,5 @@ def _holder(record: RepoRecord, copy: CopyView, name: str, *, primary: bool) -> 
         state=copy.state,
         wanted=copy.rank is not None,
         reason=WHY[copy.reason],
+        verified=verified,
     )

@@ -189,8 +189,8 @@ class Aggregator:
                 self._later(chance.expovariate(1.0), self.handle, Evicted(key))
             case LoadPending(first, after, limit):
                 self._later(0.01, self._load, first, after, limit)
-            case PickAudit(share):
-                self._later(0.01, self._pick, share)
+            case PickAudit(share, first):
+                self._later(0.01, self._pick, share, first)
             case _:
                 pass
 
@@ -198,8 +198,8 @@ class Aggregator:
         rows, last = self.shelf.pending(first, after, limit)
         self.handle(PendingLoaded(first, rows, last))
 
-    def _pick(self, share: float) -> None:
-        self.handle(AuditPicked(self.shelf.audited(share)))
+    def _pick(self, share: float, first: bool) -> None:
+        self.handle(AuditPicked(self.shelf.audited(share, first=first)))
 
     def _holders(self, keys: tuple[RepoKey, ...]) -> None:
         if self.coordinator is not None and self.linked:

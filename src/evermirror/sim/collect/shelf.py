@@ -45,8 +45,9 @@ class Shelf:
         beyond = [each for each in found if after is None or each > after]
         return tuple(self.rows[key] for _, key in beyond[:limit]), len(beyond) <= limit
 
-    def audited(self, share: float) -> Row | None:
-        found = [r for r in self.rows.values() if r.here is not None and r.untrusted and r.enabled]
+    def audited(self, share: float, *, first: bool = False) -> Row | None:
+        found = [r for r in self.rows.values() if r.first is first and r.untrusted and r.enabled]
+        found = [r for r in found if not first or r.wanted is not None]
         return found[int(share * len(found))] if found else None
 
     def used_bytes(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from evermirror.core.fleet.events import CommandGiven
+from evermirror.core.fleet.events import AggregatorsTold, CommandGiven
 from evermirror.core.fleet.witnesses import Told, Witnesses
 from evermirror.edge.relay.seal import PASS_S
 from evermirror.edge.rpc.bounds import BoundedPeer
@@ -101,6 +101,8 @@ class Feeds:
         self._known: dict[NodeId, _Aggregator] = {}
         self._had = asyncio.Condition()  # told whenever one has something new
         self._named: tuple[RelayAddress, ...] = ()  # relays, as everybody was last told
+        self._started_at = mono()
+        self._some_told: bool | None = None  # whether there are aggregators, as the fleet was told
         self._user_tokens = False  # there are some, as aggregators were last told
         self._due = asyncio.Event()  # something is to be done before the next tick
         self._denials_told = True  # aggregators know of everybody who is shut out
@@ -180,12 +182,22 @@ class Feeds:
                     log.warning("aggregator is gone", aggregator=one.name)
                     one.counts = False
                     await self._tell(self._witnesses.forget(one.node))
+            await self._tell_aggregators()
             tokens_changed = await self._tokens_changed()
             due = self._mono() - renewed_at >= RENEW_S
             clock_set = abs(self._utc() - self._mono() - clock_ahead_s) > STEP_S  # nodes judge passes by it
             if due or clock_set or self.relays() != self._named or tokens_changed:
                 renewed_at, clock_ahead_s = self._mono(), self._utc() - self._mono()
                 await self._renew()
+
+    async def _tell_aggregators(self) -> None:
+        """Whether there are any; that there are none is known when none came for ``grace``."""
+        some = any(one.counts for one in self._known.values())
+        some = some or any(not record.retired for record in self._registry.records())
+        known = some or self._mono() - self._started_at >= self._fleet.machine.settings.grace_s
+        if known and some is not self._some_told:
+            self._some_told = some
+            await self._fleet.tell(AggregatorsTold(some))
 
     def _away_too_long(self, one: _Aggregator) -> bool:
         return self._mono() - one.heard_at >= self._fleet.machine.settings.grace_s

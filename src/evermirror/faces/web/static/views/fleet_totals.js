@@ -16,6 +16,7 @@ export function totalsPart(ctx, { totals, workers }, look) {
         [word("fl_repos"), number(t.repos)],
         [word("fl_placed"), number(t.owned)],
         [word("fl_held"), number(t.held), t.repos && t.held === t.repos ? "good" : ""],
+        t.unverified > 0 && [word("fl_unverified"), number(t.unverified), "warn"],
         [word("fl_moving"), number(t.moving)],
         [word("fl_no_room"), number(t.no_room), t.no_room ? "bad" : ""],
         [word("fl_planned"), number(t.planned)],
@@ -25,7 +26,7 @@ export function totalsPart(ctx, { totals, workers }, look) {
         [word("fl_alive"), word("fl_of", number(t.alive), number(t.workers)), t.alive < t.workers ? "warn" : ""],
         [word("fl_brake"), word(t.braked ? "fl_on" : "fl_off"), t.braked ? "bad" : ""],
         [word("fl_warm"), word(t.warming ? "fl_under_way" : "fl_over"), t.warming ? "warn" : ""],
-      ])));
+      ].filter(Boolean))));
 }
 
 function sentences(t) {
@@ -37,6 +38,7 @@ function sentences(t) {
     first,
     t.moving > 0 && word("fl_moving_line", many("repos", t.moving)),
     t.no_room > 0 && word("fl_no_room_line", many("repos", t.no_room)),
+    t.unverified > 0 && word("fl_unverified_line", many("repos", t.unverified)),
   ].filter(Boolean);
 }
 

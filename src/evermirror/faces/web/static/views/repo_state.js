@@ -20,7 +20,8 @@ export default function state(ctx, repo, running, acts) {
 
 function why(repo) {
   if (!repo.enabled) return word("rp_why_disabled");
-  return [word(`rp_why_${repo.status}`), " ", repo.verified_at ? [word("rp_verified"), " ", when(repo.verified_at), word("rp_stop")] : word("rp_never_verified")];
+  return [word(`rp_why_${repo.status}`), " ", repo.verified_at ? [word("rp_verified"), " ", when(repo.verified_at), word("rp_stop")] : word("rp_never_verified"),
+    repo.verified === false && repo.verified_at ? [" ", word("rp_unverified")] : null];
 }
 
 export const phase = (text) => (text ? phaseWord(text) : word("rp_begins"));

@@ -2,6 +2,7 @@
 export default {
   en: {
     rp_state: "How it is", rp_stop: ".", rp_verified: "Found equal to upstream", rp_never_verified: "Never yet compared with upstream.",
+    rp_unverified: "Only workers that are not trusted say that they hold it: nobody has verified that.",
     rp_why_disabled: "Paused: upstream is not looked at until it is resumed. The mirror stays and is served.",
     rp_why_pending: "It waits for its first clone.", rp_why_active: "It follows upstream.", rp_why_failing: "The last attempts failed; it is tried again.",
     rp_why_gone: "Upstream says that it is not there, or is private. The mirror stays.", rp_why_auth: "Upstream refuses us. The mirror stays as it was.",
@@ -57,6 +58,7 @@ export default {
   },
   zh: {
     rp_state: "当前状态", rp_stop: "。", rp_verified: "上次与上游核对一致：", rp_never_verified: "尚未与上游核对过。",
+    rp_unverified: "只有不受信任的工作节点声称持有它，尚未验证。",
     rp_why_disabled: "已暂停：恢复之前不再查看上游。镜像会保留并继续提供服务。",
     rp_why_pending: "正在等待首次克隆。", rp_why_active: "正在跟随上游。", rp_why_failing: "最近的尝试失败，稍后会重试。",
     rp_why_gone: "上游表示该仓库不存在或为私有。镜像会保留。", rp_why_auth: "上游拒绝访问。镜像保持原样。",
