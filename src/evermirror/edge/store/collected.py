@@ -68,7 +68,11 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 # A power cut must not take back what the coordinator was told that is on the disk: since, and Have.
 _LAYOUT = Layout(
-    version=3, schema=_SCHEMA, upgrades={1: _PRIVATE_INDEX, 2: _SAMPLED_INDEX}, synchronous="FULL"
+    version=3,
+    schema=_SCHEMA,
+    upgrades={1: _PRIVATE_INDEX, 2: _SAMPLED_INDEX},
+    synchronous="FULL",
+    check=lambda connection: _check(connection),
 )
 _ALL = ", ".join(COLUMNS)
 _PUT = (
@@ -257,6 +261,12 @@ def _figures(connection: sqlite3.Connection) -> CollectedFigures:
         "SELECT count(*), count(here), count(at), coalesce(sum(here_bytes), 0), count(doubt) FROM repos"
     ).fetchone()
     return CollectedFigures(*row)
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Raises where a row cannot be read."""
+    for row in connection.execute(f"SELECT {_ALL} FROM repos"):  # noqa: S608 (our own names)
+        row_out(row)
 
 
 def _select(connection: sqlite3.Connection, where: str, *params: Any) -> list[Row]:

@@ -67,6 +67,7 @@ _LAYOUT = Layout(
         3: _TOLD,
         4: "ALTER TABLE repos ADD COLUMN rhythm BLOB;",
     },
+    check=lambda connection: _load(connection),
 )
 _SAVE = "INSERT OR REPLACE INTO repos VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 

@@ -24,18 +24,33 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
+# Trouble of the disk or of another process: the file may be whole. Every other error means damage.
+_WEATHER = (
+    "SQLITE_BUSY",
+    "SQLITE_LOCKED",
+    "SQLITE_IOERR",
+    "SQLITE_CANTOPEN",
+    "SQLITE_READONLY",
+    "SQLITE_PERM",
+    "SQLITE_FULL",
+    "SQLITE_NOMEM",
+    "SQLITE_PROTOCOL",
+)
+DAMAGED_KEPT = 3  # damaged files that are kept for people to look at; of more, the oldest are deleted
+NEWER_MAX = 100  # versions ahead of ours that a newer program may have made; more is a damaged number
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_IOERR")  # the disk takes no writes, whatever the reason
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What is in the file: its tables, and what makes the next version of each older one."""
+    """What is in the file: its tables, and what makes the next version of each older one. ``check`` reads
+    everything as the program does: what it raises is damage."""
 
     version: int
     schema: str
     upgrades: Mapping[int, str] = field(default_factory=dict)
     synchronous: str = "NORMAL"
+    check: Callable[[sqlite3.Connection], object] | None = None
 
 
 class OwnFile:
@@ -66,7 +81,7 @@ class OwnFile:
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._thread, do, self._connection, *args)
-        except sqlite3.DatabaseError as e:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as e:
             raise FailureError(_failure(e, self._path)) from None
 
     async def close(self) -> None:
@@ -97,7 +112,7 @@ def put_meta(connection: sqlite3.Connection, key: str, value: int) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
-def _failure(error: sqlite3.Error, path: Path) -> Failure:
+def _failure(error: Exception, path: Path) -> Failure:
     full = getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM)
     kind = FailureKind.DISK_FULL if full else FailureKind.UNKNOWN
     hint = "Check the disk: it takes no writes" if full else "Restart the worker: it rebuilds the file"
@@ -107,14 +122,15 @@ def _failure(error: sqlite3.Error, path: Path) -> Failure:
 def _open(path: Path, layout: Layout, clock: Callable[[], float]) -> tuple[sqlite3.Connection, bool]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
             return _connect(path, layout), False
-        except sqlite3.DatabaseError as e:
-            if not getattr(e, "sqlite_errorname", "").startswith(_DAMAGED):
+        except (EnvironmentUnfit, OSError, MemoryError):
+            raise
+        except Exception as e:  # a flipped byte comes up as any of them
+            if getattr(e, "sqlite_errorname", "").startswith(_WEATHER):
                 raise
             aside = _move_aside(path, clock())
-            log.warning("local_state_rebuilt", reason=str(e), kept=str(aside))
+            log.warning("local_state_rebuilt", reason=f"{type(e).__name__}: {e}", kept=str(aside))
             return _connect(path, layout), True
     except sqlite3.Error as e:
         busy = getattr(e, "sqlite_errorname", "").startswith("SQLITE_BUSY")
@@ -132,6 +148,13 @@ def _open(path: Path, layout: Layout, clock: Callable[[], float]) -> tuple[sqlit
 
 
 def _connect(path: Path, layout: Layout) -> sqlite3.Connection:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        formats = os.read(fd, 20)[18:]
+    finally:
+        os.close(fd)
+    if any(number not in (1, 2) for number in formats):  # else SQLite takes it for a file that is read-only
+        raise _Damaged("its header is of another format")
     connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
     try:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -139,8 +162,12 @@ def _connect(path: Path, layout: Layout) -> sqlite3.Connection:
         connection.execute(f"PRAGMA synchronous={layout.synchronous}")
         _upgrade(connection, path, layout)
         # Reads every page once, which is what loading does next anyway: damage is found before it matters.
-        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise _damage("quick_check found damage")
+        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise _Damaged(f"integrity_check: {found}")
+        _check_tables(connection, layout)
+        if layout.check is not None:
+            layout.check(connection)
     except BaseException:
         connection.close()
         raise
@@ -149,6 +176,8 @@ def _connect(path: Path, layout: Layout) -> sqlite3.Connection:
 
 def _upgrade(connection: sqlite3.Connection, path: Path, layout: Layout) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > layout.version + NEWER_MAX:
+        raise _Damaged(f"it is of version {version}")
     if version > layout.version:
         raise EnvironmentUnfit(
             f"the worker's file {path} is of version {version}, and this program knows {layout.version}",
@@ -165,10 +194,48 @@ def _upgrade(connection: sqlite3.Connection, path: Path, layout: Layout) -> None
         )
 
 
-def _damage(message: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(message)
-    error.sqlite_errorname = "SQLITE_CORRUPT"
-    return error
+class _Damaged(Exception):
+    """What is in the file is not what was written there."""
+
+
+def _check_tables(connection: sqlite3.Connection, layout: Layout) -> None:
+    """They are those of the layout; what is in them is of the columns' types, and its text can be read."""
+    empty = sqlite3.connect(":memory:")
+    try:
+        empty.executescript(layout.schema)
+        if (found := _shape(connection)) != _shape(empty):
+            raise _Damaged("its tables are not those of this program")
+    finally:
+        empty.close()
+    for (kind, table), columns in found.items():
+        if kind != "table":
+            continue
+        other = [
+            f"typeof({column}) NOT IN ('{_STORED[declared]}', 'null')"
+            for column, declared, *_ in columns
+            if declared in _STORED
+        ]
+        found_other = f"SELECT 1 FROM {table} WHERE {' OR '.join(other) or 'false'} LIMIT 1"  # noqa: S608
+        if connection.execute(found_other).fetchone() is not None:
+            raise _Damaged(f"{table} has a value of another type than its column")
+        for _ in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608 - names of our own schema
+            pass  # text that is no UTF-8 raises
+
+
+_STORED = {"INTEGER": "integer", "REAL": "real", "TEXT": "text"}  # what a column of that type keeps
+_Shape = dict[tuple[str, str], list[tuple[Any, ...]]]
+
+
+def _shape(connection: sqlite3.Connection) -> _Shape:
+    """Tables with their columns, indexes with their words. A table that was upgraded has other words."""
+    parts = {
+        "table": 'SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid',
+        "index": "SELECT sql FROM sqlite_master WHERE name = ?",
+    }
+    made = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+    ).fetchall()
+    return {(kind, name): connection.execute(parts[kind], (name,)).fetchall() for kind, name in made}
 
 
 def _move_aside(path: Path, now: float) -> Path:
@@ -179,4 +246,8 @@ def _move_aside(path: Path, now: float) -> Path:
         part = path.with_name(path.name + suffix)
         if part.exists():
             part.replace(aside.with_name(aside.name + suffix))
+    kept = [p for p in path.parent.glob(f"{path.name}.damaged-*") if not p.name.endswith(("-wal", "-shm"))]
+    for old in sorted(kept, key=lambda p: p.name)[:-DAMAGED_KEPT]:
+        for suffix in ("", "-wal", "-shm"):
+            old.with_name(old.name + suffix).unlink(missing_ok=True)
     return aside

@@ -210,7 +210,8 @@ def _empty_spares(connection: sqlite3.Connection, wanted: int) -> int:
 
 def _read(connection: sqlite3.Connection, after: int, limit: int) -> list[tuple[int, bytes]]:
     rows = connection.execute(
-        "SELECT seq, coalesce(body, x'') FROM reports WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
+        "SELECT seq, CAST(coalesce(body, x'') AS BLOB) FROM reports WHERE seq > ? ORDER BY seq LIMIT ?",
+        (after, limit),
     )
     return [(seq, bytes(body)) for seq, body in rows]
 
