@@ -73,6 +73,10 @@ class Unavailable(EvermirrorError):
     """Somebody who is needed for this does not answer now; later it may work."""
 
 
+class BadAnswer(Unavailable):
+    """A node gave an answer that cannot be used: it is broken, of another version, or hostile."""
+
+
 class HookRefused(EvermirrorError):
     """A hook that nobody vouches for: not signed as it should be, or there is no secret to check it by."""
 

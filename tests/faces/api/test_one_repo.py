@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from evermirror.core.fleet.events import CatalogRepo
+from evermirror.errors import BadAnswer
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import PushDay, PushHistory, PushSeen
 from evermirror.model.plan import PollPlan, Step, StepCode
@@ -44,6 +45,16 @@ async def test_the_plan_has_its_reasoning(client, api_service):
     assert gap == {"code": "policy_gap", "s": 600.0, "at": None, "detail": "x"}
     assert turn["at"] == plan["next_poll_at"]
     assert turn["detail"].endswith("\N{REPLACEMENT CHARACTER}")
+
+
+@pytest.mark.parametrize(("asked", "path"), [("refs", "/-/refs"), ("plan", ""), ("history", "/-/history")])
+async def test_an_answer_of_a_worker_that_cannot_be_read_is_502(client, api_service, asked, path):
+    async def refuse(*args):
+        raise BadAnswer("the worker that holds it gave an answer that cannot be read", hint="Upgrade it")
+
+    setattr(api_service, asked, refuse)
+    answer = await client.get(f"/api/repos/{KEY}{path}")
+    assert (answer.status_code, answer.json()["type"]) == (502, "/problems/bad-answer")
 
 
 async def test_what_a_worker_of_the_version_before_tells_is_shown_too(client):

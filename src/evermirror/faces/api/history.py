@@ -89,7 +89,7 @@ class Paused(BaseModel):
 @router.get(
     "/api/repos/{key:path}/-/history",
     summary="Old tips that upstream threw away",
-    responses=problems(Kind.NOT_FOUND, Kind.INVALID),
+    responses=problems(Kind.NOT_FOUND, Kind.INVALID, Kind.BAD_ANSWER),
 )
 async def get_history(
     key: KeyPath, api: ApiDep, caller: CallerDep, limit: LimitQuery = 100, cursor: CursorQuery = None

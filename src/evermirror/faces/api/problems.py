@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evermirror.errors import (
+    BadAnswer,
     Conflict,
     EnvironmentUnfit,
     EvermirrorError,
@@ -67,6 +68,7 @@ class Kind(Enum):
     INVALID = ("invalid-input", 422, "The input cannot be used")
     TOO_MANY = ("too-many-requests", 429, "Too many requests")
     INTERNAL = ("internal-error", 500, "Something went wrong here")
+    BAD_ANSWER = ("bad-answer", 502, "A worker gave an answer that cannot be used")
     UNCERTAIN = ("uncertain", 502, "It is not known whether this was done")
     UNAVAILABLE = ("unavailable", 503, "Not available now")
 
@@ -158,6 +160,8 @@ def of_error(error: EvermirrorError) -> ApiProblem:
             kind = Kind.NOT_FOUND
         case Conflict():
             kind = Kind.CONFLICT
+        case BadAnswer():
+            kind = Kind.BAD_ANSWER
         case EnvironmentUnfit() | Unavailable():
             kind = Kind.UNAVAILABLE
         case _:

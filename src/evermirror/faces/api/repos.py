@@ -39,7 +39,7 @@ _MAX_REFS = 10_000  # of one page; a repo may have a million
 PrefixQuery = Annotated[CleanText, Query(max_length=1_000, description="Only refs that begin like this")]
 
 router = APIRouter(tags=["repos"])
-_REFUSALS = problems(Kind.NOT_FOUND, Kind.INVALID)
+_REFUSALS = problems(Kind.NOT_FOUND, Kind.INVALID, Kind.BAD_ANSWER)
 
 
 # The longer paths come first: a key may hold slashes.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+
+import structlog
 
 from evermirror.core.fleet.explain import WHY
 from evermirror.core.fleet.views import CopyView
 from evermirror.edge.rpc.transport import PeerGone
 from evermirror.errors import NotFound, Unavailable
+from evermirror.faces.api.buckets import Buckets, Rate
 from evermirror.model.kept import GuardMemory, KeptTip
 from evermirror.model.plan import PollPlan, StepCode
 from evermirror.model.push import Standings
@@ -20,12 +24,17 @@ from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.service import Holder, Upkeep
 from evermirror.nodes.worker.questions import ANSWER_S, RemoteView
 
+_COMPLAINTS = Rate(per_s=1 / 60, burst=3.0)  # lines in the log about one worker's answers
+
+log = structlog.get_logger(__name__)
+
 
 class Reading:
     """Of repos that are in the catalog. Asks a repo's primary; raises Unavailable where it is silent."""
 
     def __init__(self, fleet: Callable[[], Fleet]) -> None:
         self._fleet = fleet
+        self._complaints = Buckets(_COMPLAINTS, time.monotonic)
 
     def _view(self, key: RepoKey) -> RemoteView | None:
         """The worker to be asked about a repo: its primary; None where nobody is there."""
@@ -41,7 +50,13 @@ class Reading:
             except (PeerGone, TimeoutError):
                 raise Unavailable(f"the worker that holds {key} does not answer", hint="Try again") from None
 
-        return RemoteView(ask)
+        def complain(what: str, key: RepoKey, why: str) -> None:
+            name = self._name(worker) or str(worker)
+            if self._complaints.take(name) == 0:
+                words = "a worker gave an answer that cannot be read"
+                log.warning(words, worker=name, asked=what, repo=key, reason=why)
+
+        return RemoteView(ask, complain)
 
     async def refs(self, key: RepoKey) -> RefSnapshot:
         view = self._view(key)

@@ -5,17 +5,20 @@ Used at both ends: the worker answers (``answer``), the coordinator asks and und
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from evermirror.errors import EvermirrorError, NotFound, Unavailable
+from evermirror.errors import BadAnswer, EvermirrorError, NotFound, Unavailable
+from evermirror.model.decode import Undecodable, decode
 from evermirror.model.failure import FailureError
-from evermirror.model.kept import GuardMemory, GuardReason, KeptTip, Why
-from evermirror.model.plan import PollPlan, Step
-from evermirror.model.push import RefStanding, RefState, Standings, TargetId, TargetStanding
-from evermirror.model.refs import Oid, RefsDigest, RefSnapshot
+from evermirror.model.kept import GuardMemory, KeptTip
+from evermirror.model.plan import PollPlan
+from evermirror.model.printable import short_line
+from evermirror.model.push import Standings
+from evermirror.model.refs import RefSnapshot
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Answer, Question
 from evermirror.nodes.service import Upkeep
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from evermirror.nodes.worker.ports import WorkerView
 
 ANSWER_S = 10.0  # a worker that is alive answers in milliseconds; reading many refs takes longer
+LARGE_CHARS = 100_000  # an answer longer than that is read beside the event loop
 NOT_FOUND = "not-found"  # the error that is a plain no; anything else is text for people
 
 
@@ -85,83 +89,54 @@ def _enum_value(value: Any) -> object:
 
 
 Ask = Callable[[str, RepoKey], Awaitable[Answer]]
+Complain = Callable[[str, RepoKey, str], None]
 
 
 class RemoteView:
-    """A worker as it is asked from afar; raises NotFound, or Unavailable where it does not answer well."""
+    """A worker as it is asked from afar; raises NotFound, Unavailable where it does not answer, BadAnswer
+    where its answer is none. ``complain`` is told of those: what was asked, of which repo, what is wrong."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, complain: Complain = lambda what, key, why: None) -> None:
         self._ask = ask
+        self._complain = complain
 
     async def plan(self, key: RepoKey) -> PollPlan:
-        return _understood(_plan_of, await self._get("plan", key))
+        plan: PollPlan = await self._get("plan", key, PollPlan)
+        return plan
 
     async def refs(self, key: RepoKey) -> RefSnapshot:
-        said = await self._get("refs", key)
-        return RefSnapshot({str(n): Oid(str(o)) for n, o in said["refs"].items()}, said["head"])
+        refs: RefSnapshot = await self._get("refs", key, RefSnapshot)
+        return refs
 
     async def guard(self, key: RepoKey) -> GuardMemory | None:
-        said = await self._get("guard", key)
-        if said is None:
-            return None
-        return GuardMemory(
-            GuardReason(said["reason"]),
-            said["since"],
-            said["sightings"],
-            RefsDigest(said["digest"]),
-            said["lost"],
-        )
+        guard: GuardMemory | None = await self._get("guard", key, GuardMemory | None)
+        return guard
 
     async def history(self, key: RepoKey) -> tuple[KeptTip, ...]:
-        return tuple(
-            KeptTip(t["name"], t["ref"], t["at"], Why(t["why"]), Oid(t["old"]), t["new"] and Oid(t["new"]))
-            for t in await self._get("history", key)
-        )
+        tips: tuple[KeptTip, ...] = await self._get("history", key, tuple[KeptTip, ...])
+        return tips
 
     async def upkeep(self, key: RepoKey) -> Upkeep | None:
-        said = await self._get("upkeep", key)
-        return None if said is None else Upkeep(**said)
+        upkeep: Upkeep | None = await self._get("upkeep", key, Upkeep | None)
+        return upkeep
 
     async def standings(self, key: RepoKey) -> Standings:
-        return _understood(_standings_of, await self._get("standings", key))
+        standings: Standings = await self._get("standings", key, Standings)
+        return standings
 
-    async def _get(self, what: str, key: RepoKey) -> Any:
+    async def _get(self, what: str, key: RepoKey, wanted: Any) -> Any:
         answer = await self._ask(what, key)
         if answer.error == NOT_FOUND:
             raise NotFound(f"there is no mirror of {key} yet", hint="Wait for its first sync")
         if answer.error:
-            raise Unavailable(f"the worker could not answer: {answer.error}")
-        return _understood(json.loads, answer.body)
-
-
-_T = TypeVar("_T")
-
-
-def _understood(read: Callable[[Any], _T], said: Any) -> _T:
-    try:
-        return read(said)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise Unavailable("the worker gave an answer that cannot be read") from None
-
-
-def _plan_of(said: dict[str, Any]) -> PollPlan:
-    """A worker of the version before tells no steps; what a later one tells besides is not understood yet."""
-    steps = tuple(Step(**{n: s.get(n) for n in _STEP}) for s in said.get("steps", ()))
-    return PollPlan(**{n: v for n, v in said.items() if n in _PLAN} | {"steps": steps})
-
-
-def _standings_of(said: dict[str, Any]) -> Standings:
-    targets = tuple(_target_of(target) for target in said["targets"])
-    return Standings(said["total"], RefsDigest(said["digest"]), targets)
-
-
-def _target_of(said: dict[str, Any]) -> TargetStanding:
-    refs = tuple(
-        RefStanding(r["name"], RefState(r["state"]), r["ours"], r["theirs"], r["reason"])
-        for r in said["refs"]
-    )
-    return TargetStanding(TargetId(said["target"]), said["url"], said["equal"], refs, said["complete"])
-
-
-_STEP = tuple(field.name for field in dataclasses.fields(Step))
-_PLAN = frozenset(field.name for field in dataclasses.fields(PollPlan))
+            raise Unavailable(f"the worker could not answer: {short_line(answer.error)}")
+        try:
+            if len(answer.body) > LARGE_CHARS:
+                return await asyncio.to_thread(decode, answer.body, wanted)
+            return decode(answer.body, wanted)
+        except Undecodable as error:
+            self._complain(what, key, str(error))
+            raise BadAnswer(
+                f"the worker that holds {key} gave an answer that cannot be read: {error}",
+                hint="Upgrade that worker, or take it out: evermirror worker quarantine",
+            ) from None
