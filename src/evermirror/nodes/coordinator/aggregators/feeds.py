@@ -182,7 +182,7 @@ class Feeds:
                     log.warning("aggregator is gone", aggregator=one.name)
                     one.counts = False
                     await self._tell(self._witnesses.forget(one.node))
-            await self._tell_aggregators()
+            await self._tell_presence()
             tokens_changed = await self._tokens_changed()
             due = self._mono() - renewed_at >= RENEW_S
             clock_set = abs(self._utc() - self._mono() - clock_ahead_s) > STEP_S  # nodes judge passes by it
@@ -190,8 +190,8 @@ class Feeds:
                 renewed_at, clock_ahead_s = self._mono(), self._utc() - self._mono()
                 await self._renew()
 
-    async def _tell_aggregators(self) -> None:
-        """Whether there are any; that there are none is known when none came for ``grace``."""
+    async def _tell_presence(self) -> None:
+        """Tell the fleet whether there are aggregators; that there are none is known when none came for ``grace``."""
         some = any(one.counts for one in self._known.values())
         some = some or any(not record.retired for record in self._registry.records())
         known = some or self._mono() - self._started_at >= self._fleet.machine.settings.grace_s
