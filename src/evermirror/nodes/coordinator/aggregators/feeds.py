@@ -191,7 +191,7 @@ class Feeds:
                 await self._renew()
 
     async def _tell_presence(self) -> None:
-        """Tell the fleet whether there are aggregators; that there are none is known when none came for ``grace``."""
+        """Tell the fleet whether there are aggregators: surely none only once none came for ``grace``."""
         some = any(one.counts for one in self._known.values())
         some = some or any(not record.retired for record in self._registry.records())
         known = some or self._mono() - self._started_at >= self._fleet.machine.settings.grace_s
