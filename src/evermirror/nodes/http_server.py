@@ -71,7 +71,7 @@ class _BoundedHttp(HttpToolsProtocol):
 
 
 class _Server(UvicornServer):
-    """uvicorn without its own signal handlers: the node decides when to stop; and with bounded connections."""
+    """uvicorn with bounded connections, and no signal handlers of its own: the node decides when to stop."""
 
     def __init__(self, config: UvicornConfig, room: FairShare) -> None:
         super().__init__(config)

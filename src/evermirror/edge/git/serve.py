@@ -206,7 +206,7 @@ class GitServer:
     async def _list(self, ask: _Ask, request: bytes) -> AsyncGenerator[bytes, None]:
         """From memory, or from a file where it is large; else git is asked once for all who wait.
 
-        Nobody's slowness keeps a place here. Only where there is room for no file, git waits for the client."""
+        A slow client keeps no place here. Only where there is no room for a file, git waits for it."""
         state = self._states.read(ask.repo)
         key = ask.key(state, request) if state is not None else secrets.token_bytes(32)
         answer = self._answers.get(key)

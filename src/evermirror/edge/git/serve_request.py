@@ -29,8 +29,8 @@ _HAVES = re.compile(rb"(?:0032have [0-9a-f]{40}\n)+")  # as git writes them: mos
 _HAVE_BYTES = 0x32
 WANTS_MAX = 20_000  # of one request that is remembered; a clone of more refs than this is not cached
 NAMED_MAX = 700_000  # objects that one request wants or has: a repository with as many refs
-LINES_FREE = 1_000  # of any length; the rest of a request must have …
-LINE_BYTES_MIN = 16  # … so many bytes per line, on average: git's own lines that repeat have 50
+LINES_FREE = 500  # of any length; more lines must have …
+LINE_BYTES_MIN = 24  # … so many bytes each, on average: those that git repeats have 50, a prefix of refs 30
 CHUNK_BYTES = 64 * 1024
 UNPACKED_FREE = 64 * 1024  # bytes, however small they were packed; the rest …
 UNPACKED_RATIO_MAX = 50  # … is at most so many times as large as what was sent: object ids give 2
@@ -63,15 +63,13 @@ class RequestScan:
         wanted: set[bytes] = set()
         data = self._carry + data
         at, end = 0, len(data)
-        self._bytes += end - len(self._carry)
         while end - at >= LENGTH_BYTES:
             if (haves := _HAVES.match(data, at)) is not None:
                 count = (haves.end() - at) // _HAVE_BYTES
-                self._count(count, count)
+                self._count(count, haves.end() - at, named=count)
                 self.alone = False  # so its fingerprint is not asked for
                 at = haves.end()
                 continue
-            self._count(1, 0)
             head = data[at : at + LENGTH_BYTES]
             if _LENGTH.fullmatch(head) is None:
                 raise PktError(f"no pkt-line but {head!r}")
@@ -79,6 +77,7 @@ class RequestScan:
             if length < LENGTH_BYTES:
                 if length >= _SIGNS:
                     raise PktError(f"pkt-line length {length}")
+                self._count(1, LENGTH_BYTES)
                 self._digest.update(head)
                 at += LENGTH_BYTES
                 continue
@@ -86,6 +85,7 @@ class RequestScan:
                 raise PktError(f"pkt-line of {length} bytes")
             if end - at < length:
                 break
+            self._count(1, length)
             self._line(text(data[at + LENGTH_BYTES : at + length]), wanted)
             at += length
         self._carry = data[at:]
@@ -105,8 +105,9 @@ class RequestScan:
         """Equal for requests that are the same."""
         return self._digest.digest()
 
-    def _count(self, lines: int, named: int) -> None:
+    def _count(self, lines: int, size: int, named: int = 0) -> None:
         self._lines += lines
+        self._bytes += size
         self._named += named
         if self._lines > LINES_FREE + self._bytes // LINE_BYTES_MIN:
             raise PktError("too many short lines")
@@ -118,7 +119,7 @@ class RequestScan:
             return
         if (match := _WANT.fullmatch(line)) is not None:
             oid = match[1].lower()
-            self._count(0, 1)
+            self._count(0, 0, named=1)
             wanted.add(oid)
             if len(self.wants) <= WANTS_MAX:
                 self.wants.add(oid)
@@ -129,7 +130,7 @@ class RequestScan:
         elif line.startswith(b"command="):
             self.command = self.command or line.removeprefix(b"command=")
         elif line.startswith((b"have ", b"shallow ", b"server-option=")):
-            self._count(0, 1)
+            self._count(0, 0, named=1)
             self.alone = False
         elif line.startswith(_FILTER):
             self.filters.append(line.removeprefix(_FILTER))

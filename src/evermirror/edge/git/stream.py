@@ -132,7 +132,7 @@ class StreamingChild:
         self.sending.end(self._now(), 0)
 
     def cut(self) -> None:
-        """End the child now, for its client is too slow while others wait; the reader is told when it comes."""
+        """End the child now: its client is too slow while others wait. The reader is told when it comes."""
         self.trouble = TimeoutError("the client was too slow while others waited")
         self._end_output()
         self._tasks.append(asyncio.get_running_loop().create_task(end_group(self._child)))

@@ -143,6 +143,19 @@ class Acceptor:
             self._logged_at[what] = now
 
 
+async def listen(
+    host: str | None, port: int, make_protocol: Callable[[], asyncio.BaseProtocol], backlog: int
+) -> Acceptor:
+    """Accepts on every address of ``host``."""
+    bound = await asyncio.get_running_loop().create_server(make_protocol, host, port, start_serving=False)
+    sockets = [sock.dup() for sock in bound.sockets]
+    bound.close()  # asyncio has found the addresses and bound them; it does not listen itself
+    for sock in sockets:
+        sock.setblocking(False)
+        sock.listen(backlog)
+    return Acceptor(sockets, make_protocol)
+
+
 def open_files_max() -> int:
     """How many files and connections this process may have open; the bound is raised as far as we may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,7 +1,7 @@
 """The HTTP application: routes over the coordinator's service, inside the layers that guard them.
 
-HeadAsGet → Observe → SecurityHeaders → CatchAll → PassedOn → RateLimit → Gate (who asks) → GitLimit → BodyLimit
-→ routes
+HeadAsGet → Observe → SecurityHeaders → CatchAll → PassedOn → RateLimit → Gate (who asks) → GitLimit →
+BodyLimit → routes
 """
 
 from __future__ import annotations
