@@ -83,15 +83,13 @@ def uncacheable(tip):
 
 
 def make_large(repo):
-    blob = subprocess.run(
-        ["git", "-C", repo.path, "hash-object", "-w", "--stdin"],
-        input=os.urandom(ENOUGH_BYTES), capture_output=True, check=True, env=clean_git_env(repo.path),
-    ).stdout.strip()  # fmt: skip
-    tree = subprocess.run(
-        ["git", "-C", repo.path, "mktree"],
-        input=b"100644 blob " + blob + b"\tlarge\n", capture_output=True, check=True, env=clean_git_env(repo.path),
-    ).stdout.decode().strip()  # fmt: skip
-    commit = run_git(repo.path, "commit-tree", "-m", "large", tree).strip()
+    def made(*command, given):
+        argv = ["git", "-C", repo.path, *command]
+        return subprocess.check_output(argv, input=given, env=clean_git_env(repo.path)).decode().strip()
+
+    blob = made("hash-object", "-w", "--stdin", given=os.urandom(ENOUGH_BYTES))
+    tree = made("mktree", given=f"100644 blob {blob}\tlarge\n".encode())
+    commit = made("commit-tree", tree, given=b"large")
     run_git(repo.path, "update-ref", "refs/heads/main", commit)
     return commit
 
@@ -132,7 +130,7 @@ async def test_who_reads_slowly_is_cut_as_soon_as_somebody_waits(stage, upstream
         async def running():
             return figure((await up.client.get("/metrics")).text, "evermirror_git_running")
 
-        addresses = [f"127.0.0.{n}" for n in (2, 2, 3, 4)]
+        addresses = [f"127.0.0.{n}" for n in (2, 3, 4, 5)]
         async with many(up, addresses, post(up.key("large"), uncacheable(tip))) as clients:
             await up.until(lambda: _is(running, 4.0))
             await honest(up, "small", tmp_path / "clone")

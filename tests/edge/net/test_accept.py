@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 import subprocess
 import sys
 import textwrap
@@ -41,47 +42,47 @@ async def accepting(room=None):
 
 async def connect(port, address=HOST):
     """A connection that was answered, or None where it was closed."""
-    reader, writer = await asyncio.open_connection(HOST, port, local_addr=(address, 0))
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.bind((address, 0))
+    client.setblocking(False)
     with contextlib.suppress(ConnectionError):
-        writer.write(b"x")
-        await writer.drain()
-        if await reader.read(1) == b"x":
-            return writer
-    writer.close()
+        await loop.sock_connect(client, (HOST, port))
+        await loop.sock_sendall(client, b"x")
+        if await loop.sock_recv(client, 1) == b"x":
+            return client
+    client.close()
     return None
+
+
+async def until_used(room, count):
+    async with asyncio.timeout(30):
+        while room.used > count:
+            await asyncio.sleep(0.01)
 
 
 async def test_one_address_cannot_take_all_connections_and_gets_its_own_back():
     room = FairShare(8, 6)
     async with accepting(room) as port, contextlib.AsyncExitStack() as stack:
         made = [await connect(port, "127.0.0.2") for _ in range(12)]
-        mine = [writer for writer in made if writer is not None]
-        for writer in mine:
-            stack.callback(writer.close)
+        mine = [stack.enter_context(client) for client in made if client is not None]
         assert len(mine) == 4
-        other = await connect(port, "127.0.0.3")
-        assert other is not None
-        stack.callback(other.close)
+        assert stack.enter_context(await connect(port, "127.0.0.3"))
         mine[0].close()
-        async with asyncio.timeout(10):
-            while room.used > 4:
-                await asyncio.sleep(0.01)
-        again = await connect(port, "127.0.0.2")
-        assert again is not None
-        again.close()
+        await until_used(room, 4)
+        assert stack.enter_context(await connect(port, "127.0.0.2"))
 
 
 async def test_a_connection_that_ends_in_any_way_gives_its_place_back():
     room = FairShare(100)
     async with accepting(room) as port:
-        for _ in range(5):
-            (await connect(port)).close()
-            with socket.create_connection((HOST, port)):
-                pass
-            (await connect(port)).transport.abort()
-        async with asyncio.timeout(10):
-            while room.used:
-                await asyncio.sleep(0.01)
+        for reset in (False, True):
+            client = await connect(port)
+            if reset:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            socket.create_connection((HOST, port)).close()
+        await until_used(room, 0)
 
 
 async def test_a_name_is_listened_on_and_an_address_in_use_is_told():
@@ -151,7 +152,7 @@ def test_without_descriptors_connections_wait_and_the_log_stays_short(tmp_path):
         port = int(until("port").split()[1])
         assert answer(port) == b"HTTP/1.1 200 OK"
         tell("fill")
-        waiting = [stack.enter_context(socket.create_connection((HOST, port))) for _ in range(20)]
+        waiting = [stack.enter_context(socket.create_connection((HOST, port))) for _ in range(10)]
         for connection in waiting:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         waiting[0].settimeout(1.5)  # accepting is tried again in the meantime
