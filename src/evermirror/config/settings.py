@@ -17,6 +17,7 @@ from evermirror.config.fleet_sections import Aggregator, Relay
 from evermirror.config.hooks_section import Webhooks
 from evermirror.config.pull_section import Pull, Retries, ScheduledJobs
 from evermirror.config.section import Section, SettingError
+from evermirror.config.serve_section import Serve
 from evermirror.config.sources import read_sources
 from evermirror.config.values import (
     Address,
@@ -47,7 +48,6 @@ from evermirror.model.source import CatalogSource
 
 DATABASE_FILE = "evermirror.db"  # in data.dir
 SCHEMES = ("https", "http", "ssh")
-FILTERS = ("blob:none", "blob:limit", "tree", "object:type", "sparse:oid", "combine")  # git's own names
 _REF_PREFIX = re.compile(r"refs/[A-Za-z0-9._/-]+/")
 OWN_PREFIXES = ("refs/evermirror/", "refs/restored/", "refs/archive/")
 
@@ -107,6 +107,18 @@ class Server(Section):
         default=None, description="Certificate chain (PEM) for own TLS; usually TLS is ended in front."
     )
     tls_key: MaybePath = Field(default=None, description="Private key (PEM) that belongs to tls_cert.")
+    connections: Count = Field(
+        default=4_000,
+        ge=2,
+        le=1_000_000,
+        description="HTTP connections at a time; at most half of the open files that the system allows us.",
+    )
+    connections_per_address: Count = Field(
+        default=1_000,
+        ge=1,
+        le=1_000_000,
+        description="Of these, from one address; and never more than are left for others.",
+    )
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Self:
@@ -253,38 +265,6 @@ class Maintenance(Section):
         default=180 * DAY, gt=0, description="What no branch, tag or kept tip reaches stays for this long."
     )
     time_limit: Duration = Field(default=HOUR, gt=0, description="A job that takes longer is ended.")
-
-
-def _check_filters(filters: tuple[str, ...]) -> tuple[str, ...]:
-    unknown = [f for f in filters if f not in FILTERS]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is not one of {', '.join(FILTERS)}")
-    return filters
-
-
-class Serve(Section):
-    """Mirrors for git clients."""
-
-    packs: Count = Field(default=16, ge=1, le=10_000, description="Git processes that make packs at a time.")
-    per_client: Count = Field(
-        default=8,
-        ge=1,
-        le=10_000,
-        description="Packs on their way to one address at a time. A proxy in front is one, unless trusted.",
-    )
-    queue: Count = Field(default=64, ge=0, le=10_000, description="Clients that may wait for their turn.")
-    queue_wait: Duration = Field(default=10.0, ge=0, description="So long; then 503 with Retry-After.")
-    silence: Duration = Field(
-        default=5 * MINUTE, gt=0, description="A client that neither sends nor takes anything is left."
-    )
-    filters: Annotated[TextList, AfterValidator(_check_filters)] = Field(
-        default=("blob:none", "blob:limit", "tree", "object:type", "combine"),
-        description="For partial clones; sparse:oid is possible too, and costly. A client that asks for "
-        "another filter gets a complete clone.",
-    )
-    cache_bytes: Size = Field(
-        default=2_000 * MB, ge=0, description="Packs of fresh clones kept in data.dir/cache; 0: none."
-    )
 
 
 def _forever(value: object) -> object:

@@ -14,14 +14,20 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import Server as UvicornServer
 
 from evermirror.config import Config
+from evermirror.core.fairness import FairShare
+from evermirror.edge.net.accept import Acceptor, open_files_max
 from evermirror.faces.api.client import BehindProxies
-from evermirror.model.client_address import TrustedProxies
+from evermirror.faces.api.context import ApiSettings
+from evermirror.faces.api.limits import LimitSettings
+from evermirror.model.client_address import TrustedProxies, client_network
 
 STOP_S = 3  # whole seconds that open requests are given at a stop; event streams never end by themselves
 HEAD_BYTES_MAX = 64 * 1024  # request line and headers; browsers stay below 16 KiB
 HEAD_S = 30.0  # for them to arrive; a connection that never asks anything is closed too
 # A connection whose other end takes nothing for this long is cut by the system, with what waits to be sent.
 UNTAKEN_S = 600
+CONNECTIONS = 4_000  # as server.connections
+CONNECTIONS_PER_ADDRESS = 1_000
 FRAMING_MAX = 8  # bytes around each byte of a body: chunks of a single byte have 5
 
 
@@ -66,7 +72,21 @@ class _BoundedHttp(HttpToolsProtocol):
 
 
 class _Server(UvicornServer):
-    """uvicorn without its own signal handlers: the node decides when to stop."""
+    """uvicorn with bounded connections, and no signal handlers of its own: the node decides when to stop."""
+
+    def __init__(self, config: UvicornConfig, room: FairShare) -> None:
+        super().__init__(config)
+        self._room = room
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        listening = Acceptor(
+            sockets or [], self._connection, tls=self.config.ssl, room=self._room, client_of=client_network
+        )
+        self.servers = [listening]  # type: ignore[list-item]  # closed and waited for, no more
+
+    def _connection(self) -> _BoundedHttp:
+        return _BoundedHttp(self.config, self.server_state, self.lifespan.state)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -81,8 +101,12 @@ async def serving(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     trusted_proxies: Sequence[str] = (),
+    connections: int = CONNECTIONS,
+    connections_per_address: int = CONNECTIONS_PER_ADDRESS,
 ) -> AsyncIterator[None]:
-    """Serves ``app`` (ASGI) until the block is left; open requests are then given a moment."""
+    """Serves ``app`` (ASGI) until the block is left; open requests are then given a moment.
+
+    Half of the open files that we may have are left to git, the database and other nodes."""
     if trusted_proxies:
         app = BehindProxies(app, TrustedProxies.parse(trusted_proxies))
     if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -102,7 +126,8 @@ async def serving(
             timeout_graceful_shutdown=STOP_S,
             ssl_certfile=tls_cert,
             ssl_keyfile=tls_key,
-        )
+        ),
+        FairShare(min(connections, open_files_max() // 2), connections_per_address),
     )
     task = asyncio.create_task(server.serve(sockets=[sock]), name="http")
     try:
@@ -110,6 +135,28 @@ async def serving(
     finally:
         server.should_exit = True
         await task
+
+
+def serving_as_set(
+    config: Config, app: Any, sock: socket.socket
+) -> contextlib.AbstractAsyncContextManager[None]:
+    """As ``serving``, with the settings of a node."""
+    server = config.server
+    return serving(
+        app,
+        sock,
+        tls_cert=server.tls_cert,
+        tls_key=server.tls_key,
+        trusted_proxies=server.trusted_proxies,
+        connections=server.connections,
+        connections_per_address=server.connections_per_address,
+    )
+
+
+def api_settings(config: Config) -> ApiSettings:
+    """Bounds of the API, as the settings have them."""
+    limits = LimitSettings(git_requests_per_client=config.serve.requests_per_client)
+    return ApiSettings(limits=limits, git_silence_s=config.serve.silence)
 
 
 def url_of(config: Config, sock: socket.socket) -> str:

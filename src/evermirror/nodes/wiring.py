@@ -200,6 +200,7 @@ def serve_settings(config: Config) -> ServeSettings:
         per_client=serve.per_client,
         queue=serve.queue,
         queue_wait_s=serve.queue_wait,
+        pace_bytes_s=serve.pace,
         silence_s=serve.silence,
         filters=serve.filters,
         cache_bytes=serve.cache_bytes,

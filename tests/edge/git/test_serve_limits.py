@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from evermirror.core.fairness import Pace
 from evermirror.edge.git.serve_gate import Gate, ServerBusy
 
 
@@ -90,3 +91,31 @@ async def test_who_leaves_the_line_or_the_room_leaves_no_hole():
     await asyncio.gather(late, return_exceptions=True)
     assert gate.running == 0
     await enter(gate, "c")
+
+
+async def test_two_greedy_clients_leave_a_place_to_a_third():
+    gate = Gate(total=16, per_client=16, queue=0, wait_s=0.05, fair=True)
+    async with contextlib.AsyncExitStack() as stack:
+        for client in ["a", "b"] * 16:
+            with contextlib.suppress(ServerBusy):
+                await stack.enter_async_context(gate.hold(client))
+        await enter(gate, "c")
+        assert gate.running < 16
+
+
+async def test_while_somebody_waits_the_slowest_is_cut_and_nobody_else(monkeypatch):
+    monkeypatch.setattr("evermirror.core.fairness.PATIENCE_S", 0.0)
+    gate = Gate(total=2, per_client=2, queue=4, wait_s=30, pace_bytes_s=1_000_000)
+    now = asyncio.get_running_loop().time()
+    cut = []
+    async with gate.hold("fast") as fast, gate.hold("slow") as slow:
+        for place in (fast, slow):
+            place.paces = (Pace(),)
+            place.cut = lambda place=place: cut.append(place.client)
+        slow.paces[0].begin(now - 10, 1_000)
+        assert cut == []  # nobody waits
+        async with asyncio.timeout(10):
+            await enter(gate, "honest")
+        assert cut == ["slow"]
+        assert gate.running == 1
+    assert (gate.running, gate.cut, gate.refused) == (0, 1, 0)

@@ -201,7 +201,9 @@ async def test_who_asks_much_waits_in_line(tmp_path, upstream, monkeypatch):
         async def body():
             yield request_body((f"refs/heads/m{n}", "refs/heads/main"), "a")
 
-        return b"".join([piece async for piece in server.upload_pack(path, body(), "version=2")])
+        return b"".join(
+            [piece async for piece in server.upload_pack(path, body(), "version=2", client=f"{n}")]
+        )
 
     for settled in (False, True):  # without a fingerprint, and with one
         if settled:

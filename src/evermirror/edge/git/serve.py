@@ -17,6 +17,7 @@ import asyncio
 import hashlib
 import os
 import re
+import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
@@ -27,9 +28,15 @@ from pathlib import Path
 from evermirror.core.keep.names import KEPT
 from evermirror.edge.git.classify import classify
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.pktline import PktError, encode
+from evermirror.edge.git.pktline import encode
 from evermirror.edge.git.refs import NO_HEAD, OWN_NAMESPACE, head_target
-from evermirror.edge.git.serve_cache import ANSWER_BYTES_MAX, Answers, Pack, Packs
+from evermirror.edge.git.serve_cache import (
+    ANSWER_BYTES_MAX,
+    SMALL_ANSWER_BYTES_MAX,
+    Answers,
+    Pack,
+    Packs,
+)
 from evermirror.edge.git.serve_damage import (
     ERR_BYTES,
     OnDamage,
@@ -38,7 +45,8 @@ from evermirror.edge.git.serve_damage import (
     tell_damage,
     without_null_refs,
 )
-from evermirror.edge.git.serve_gate import Gate, ServerBusy
+from evermirror.edge.git.serve_gate import Gate, Place, ServerBusy
+from evermirror.edge.git.serve_intake import Intake
 from evermirror.edge.git.serve_refs import list_refs
 from evermirror.edge.git.serve_request import (
     LS_REFS,
@@ -46,8 +54,6 @@ from evermirror.edge.git.serve_request import (
     RequestScan,
     RequestTooLarge,
     bounded_body,
-    filter_is_served,
-    without_filters,
     without_object_info,
 )
 from evermirror.edge.git.serve_state import State, States
@@ -66,9 +72,8 @@ __all__ = [
 ]
 
 SERVICE_LINE = b"001e# service=git-upload-pack\n0000"  # before a v0/v1 advertisement; v2 has none
-HELD_BYTES = (
-    1_000_000  # of a request, before git is started: wants of 20,000 refs; more is passed on as it comes
-)
+LISTING_BYTES = 16_000_000  # that a large list of refs is expected to have: of a repository with 200,000
+PIECE_BYTES = 64 * 1024  # of an answer in memory, given at once: what waits for a slow client is not copied
 READERS_MAX = 1_000  # answers with packs on their way at a time, from files too
 _PROTOCOL = re.compile(r"version=[0-2](?::[a-z0-9=-]{1,32}){0,4}")
 
@@ -81,6 +86,7 @@ class ServeSettings:
     per_client: int = 8  # packs on their way to one address
     queue: int = 64  # in line for one of them
     queue_wait_s: float = 10.0  # there; then 503
+    pace_bytes_s: float = 64_000.0  # that a client must take or send, while others are in line
     request_bytes_max: int = 64_000_000  # unpacked: haves and wants of a repository with 600,000 refs
     silence_s: float = 300.0  # a client that neither sends nor takes anything
     filters: tuple[str, ...] = ("blob:none", "blob:limit", "tree", "object:type", "combine")
@@ -96,6 +102,7 @@ class ServeFigures:
     requests: dict[tuple[str, bool], int]  # (service, from the cache)
     sent_bytes: int
     refused: int
+    cut: int
     running: int
     waiting: int
     cache_packs: int
@@ -142,10 +149,12 @@ class GitServer:
     ) -> None:
         self._git = git
         s = self._settings = settings if settings is not None else ServeSettings()
-        self._readers = Gate(READERS_MAX, s.per_client, s.queue, s.queue_wait_s)
-        self._packing = Gate(s.packs_max, s.packs_max, s.queue, s.queue_wait_s)
-        # Apart from packs: whoever only looks need not wait for those who clone.
-        self._listing = Gate(s.packs_max, s.packs_max, s.queue, s.queue_wait_s)
+        self._intake = Intake(s.filters)
+        self._readers = Gate(READERS_MAX, s.per_client, s.queue, s.queue_wait_s, fair=True)
+        self._packing, self._listing = (  # whoever only looks need not wait for those who clone
+            Gate(s.packs_max, s.packs_max, s.queue, s.queue_wait_s, fair=True, pace_bytes_s=s.pace_bytes_s)
+            for _ in range(2)
+        )
         self._states = States()
         self._tips = TipsReader(git, utc=utc)
         self._answers = Answers()
@@ -163,6 +172,7 @@ class GitServer:
             requests=dict(self._requests),
             sent_bytes=self._sent_bytes,
             refused=sum(g.refused for g in gates),
+            cut=sum(g.cut for g in gates),
             running=self._packing.running + self._listing.running,
             waiting=sum(g.waiting for g in gates),
             cache_packs=kept.packs if kept else 0,
@@ -193,47 +203,43 @@ class GitServer:
     ) -> AsyncGenerator[bytes, None]:
         """The answer to ``POST …/git-upload-pack``. What looks like damage is told to ``on_damage``."""
         rest = bounded_body(body, self._settings.request_bytes_max, gzipped=gzipped)
-        scan = RequestScan()
-        held, whole = await _first_part(rest, scan)
-        if not all(filter_is_served(spec, self._settings.filters) for spec in scan.filters):
-            # The client gets all objects, as from a server that knows no filters: git would refuse it.
-            held = without_filters(held)
-            scan = RequestScan()
-            scan.feed(held)
-        ask = _Ask(repo, protocol, client, (), held, on_damage=on_damage)
-        if whole and scan.whole and scan.command == LS_REFS and not scan.wants:
-            answer = self._list(ask, scan.fingerprint())
-        else:
-            answer = self._fetch(ask, scan, None if whole else rest)
-        async with aclosing(noticed(repo, on_damage, answer)) as chunks:
-            async for chunk in chunks:
-                self._sent_bytes += len(chunk)
-                yield chunk
+        async with self._intake.read(rest, client) as request:
+            ask, scan = _Ask(repo, protocol, client, (), request.held, on_damage=on_damage), request.scan
+            if request.whole and scan.whole and scan.command == LS_REFS and not scan.wants:
+                answer = self._list(ask, scan.fingerprint())
+            else:
+                answer = self._fetch(ask, scan, None if request.whole else rest)
+            async with aclosing(noticed(repo, on_damage, answer)) as chunks:
+                async for chunk in chunks:
+                    self._sent_bytes += len(chunk)
+                    yield chunk
 
     # Refs
 
     async def _list(self, ask: _Ask, request: bytes) -> AsyncGenerator[bytes, None]:
-        """From memory; else git is asked once for all who wait. What is too large for memory is streamed."""
+        """From memory, or from a file where it is large; else git is asked once for all who wait.
+
+        A slow client keeps no place here. Only where there is no room for a file, git waits for it."""
         state = self._states.read(ask.repo)
-        answer: bytes | None = None
-        if state is not None:
-            key = ask.key(state, request)
-            answer = self._answers.get(key)
-            cached = answer is not None or key in self._listings
-            self._requests["refs", cached] += 1
-            if answer is None:
-                answer = await self._list_once(key, ask, state)
-        else:
-            self._requests["refs", False] += 1
-        if answer is not None:
-            yield answer
-            return
+        key = ask.key(state, request) if state is not None else secrets.token_bytes(32)
+        answer = self._answers.get(key)
+        file = self._packs.find(key) if self._packs is not None else None
+        cached = answer is not None or file is not None or key in self._listings
+        self._requests["refs", cached] += 1
+        if answer is None and file is None:
+            answer = await self._list_once(key, ask, state)
+        if answer is None and file is None and self._packs is not None:
+            shared = self._packs.share(
+                key, ask.repo, state, lambda pack: self._write(ask, pack, self._listing), LISTING_BYTES
+            )
+            file = shared[0] if shared is not None else None
+        chunks = _pieces(answer) if answer is not None else file.follow() if file else self._told(ask)
         with suppress(AnswerEndedBadly):
-            async with aclosing(self._told(ask)) as chunks:
+            async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
 
-    async def _list_once(self, key: bytes, ask: _Ask, state: State) -> bytes | None:
+    async def _list_once(self, key: bytes, ask: _Ask, state: State | None) -> bytes | None:
         task = self._listings.get(key)
         if task is None:
             task = self._listings[key] = asyncio.create_task(self._gather(key, ask, state))
@@ -245,27 +251,29 @@ class GitServer:
         if not task.cancelled():
             task.exception()  # is retrieved, also where all who waited have left
 
-    async def _gather(self, key: bytes, ask: _Ask, state: State) -> bytes | None:
+    async def _gather(self, key: bytes, ask: _Ask, state: State | None) -> bytes | None:
+        """None where it is too large for memory."""
+        bytes_max = ANSWER_BYTES_MAX if self._packs is None else SMALL_ANSWER_BYTES_MAX
         gathered = bytearray()
         try:
             async with aclosing(self._told(ask)) as chunks:
                 async for chunk in chunks:
                     gathered += chunk
-                    if len(gathered) > ANSWER_BYTES_MAX:
+                    if len(gathered) > bytes_max:
                         return None
         except AnswerEndedBadly:
             return bytes(gathered)
         answer = bytes(gathered)
-        if self._states.read(ask.repo) == state:  # nothing moved meanwhile
+        if state is not None and self._states.read(ask.repo) == state:  # nothing moved meanwhile
             self._answers.put(key, answer)
         return answer
 
     async def _told(self, ask: _Ask) -> AsyncGenerator[bytes, None]:
-        async with self._listing.hold(ask.client):
+        async with self._listing.hold(ask.client) as place:
             if (answer := await self._from_files(ask)) is not None:
                 yield answer
                 return
-            async with aclosing(without_null_refs(self._run(ask))) as chunks:
+            async with aclosing(without_null_refs(self._run(ask, place))) as chunks:
                 if ask.options and _wants_v2(ask.protocol):  # capabilities, less than 1 kB
                     yield without_object_info(b"".join([chunk async for chunk in chunks]))
                     return
@@ -311,7 +319,9 @@ class GitServer:
         cacheable = rest is None and bool(scan.wants) and scan.cacheable and tips.has_all(scan.wants)
         if cacheable and state is not None and self._packs is not None:
             key = ask.key(state, scan.fingerprint())
-            shared = self._packs.share(key, ask.repo, state, lambda pack: self._write(ask, pack))
+            shared = self._packs.share(
+                key, ask.repo, state, lambda pack: self._write(ask, pack, self._packing)
+            )
             if shared is not None:
                 self._requests["pack", shared[1]] += 1
                 return shared[0].follow()
@@ -327,7 +337,10 @@ class GitServer:
     async def _packed(
         self, ask: _Ask, rest: AsyncIterator[bytes] | None = None
     ) -> AsyncGenerator[bytes, None]:
-        async with self._packing.hold(ask.client), aclosing(self._run(ask, rest)) as chunks:
+        async with (
+            self._packing.hold(ask.client) as place,
+            aclosing(self._run(ask, place, rest)) as chunks,
+        ):
             async for chunk in chunks:
                 yield chunk
 
@@ -335,7 +348,7 @@ class GitServer:
         self, repo: Path, tips: Tips, rest: AsyncIterator[bytes], scan: RequestScan
     ) -> AsyncIterator[bytes]:
         async for piece in rest:
-            await self._check(repo, tips, _fed(scan, piece))
+            await self._check(repo, tips, await self._intake.feed(scan, piece))
             yield piece
 
     async def _check(self, repo: Path, tips: Tips, wants: Collection[bytes]) -> None:
@@ -344,9 +357,9 @@ class GitServer:
         if (oid := await self._tips.hidden(repo, tips, wants)) is not None:
             raise _HiddenWanted(oid)
 
-    async def _write(self, ask: _Ask, pack: Pack) -> bool:
+    async def _write(self, ask: _Ask, pack: Pack, gate: Gate) -> bool:
         """git writes by itself: into the file that all who asked for this read from."""
-        async with self._packing.hold(ask.client):
+        async with gate.hold(ask.client):
             code, stderr = await run_into(
                 pack.file,
                 self._argv(ask),
@@ -369,7 +382,9 @@ class GitServer:
         options = ["--strict", "--stateless-rpc", *ask.options]
         return [self._git.binary, "upload-pack", *options, "--end-of-options", str(ask.repo)]
 
-    async def _run(self, ask: _Ask, rest: AsyncIterator[bytes] | None = None) -> AsyncGenerator[bytes, None]:
+    async def _run(
+        self, ask: _Ask, place: Place, rest: AsyncIterator[bytes] | None = None
+    ) -> AsyncGenerator[bytes, None]:
         child = await StreamingChild.open(
             self._argv(ask),
             env=self._environment(ask),
@@ -379,6 +394,7 @@ class GitServer:
             memory_bytes=self._git.settings.memory_bytes,
         )
         sent, told = False, b""  # an error that git tells waits for its exit: it may be ours to tell
+        place.paces, place.cut = (child.taking, child.sending), child.cut
         try:
             async for chunk in child.output():
                 if not sent and is_error(told + chunk):
@@ -396,6 +412,7 @@ class GitServer:
             if code != 0:
                 raise AnswerEndedBadly
         finally:
+            place.cut = None
             await child.close()
 
     def _environment(self, ask: _Ask) -> dict[str, str]:
@@ -419,22 +436,9 @@ class GitServer:
         return env
 
 
-async def _first_part(body: AsyncIterator[bytes], scan: RequestScan) -> tuple[bytes, bool]:
-    """What fits into memory, and whether that is all."""
-    held = bytearray()
-    async for piece in body:
-        _fed(scan, piece)
-        held += piece
-        if len(held) > HELD_BYTES:
-            return bytes(held), False
-    return bytes(held), True
-
-
-def _fed(scan: RequestScan, piece: bytes) -> set[bytes]:
-    try:
-        return scan.feed(piece)
-    except PktError as error:
-        raise BadRequest(f"the request is not git's: {error}") from None
+async def _pieces(answer: bytes) -> AsyncGenerator[bytes, None]:
+    for at in range(0, len(answer), PIECE_BYTES):
+        yield answer[at : at + PIECE_BYTES]
 
 
 async def _joined(first: bytes, rest: AsyncIterator[bytes] | None) -> AsyncIterator[bytes]:

@@ -23,6 +23,8 @@ READ_BYTES = 256 * 1024
 PACKS_MAX = 256  # files, each with an open descriptor
 FREE_BYTES_MIN = 512_000_000  # of the disk, that a cached pack leaves to the mirrors
 ANSWER_BYTES_MAX = 8_000_000  # of one answer in memory: refs of a repository with 100,000
+# The same where files are possible: slow clients can keep many answers, of all kinds of questions, in memory.
+SMALL_ANSWER_BYTES_MAX = 1_000_000
 ANSWERS_BYTES_MAX = 32_000_000  # of all of them
 
 
@@ -70,6 +72,15 @@ class Pack:
     @property
     def claimed_bytes(self) -> int:
         return self.size if self.ended else max(self.size, self.expected_bytes)
+
+    @property
+    def closed(self) -> bool:
+        """Nobody reads it any more, and its bytes are gone from the disk."""
+        return self._file < 0
+
+    @property
+    def is_read(self) -> bool:
+        return self._readers > 0
 
     @property
     def file(self) -> int:
@@ -157,6 +168,7 @@ class Packs:
         self._folder = folder
         self._bytes_max = bytes_max
         self._packs: OrderedDict[bytes, Pack] = OrderedDict()
+        self._leaving: list[Pack] = []  # dropped, but somebody still reads them
         self._writers: set[asyncio.Task[None]] = set()
         self._serial = 0
         shutil.rmtree(folder, ignore_errors=True)
@@ -165,14 +177,21 @@ class Packs:
     def figures(self) -> CacheFigures:
         return CacheFigures(len(self._packs), sum(p.size for p in self._packs.values()))
 
-    def share(self, key: bytes, repo: Path, state: object, make: Make) -> tuple[Pack, bool] | None:
-        """The file with this answer, and whether it was there before, complete or on its way; else ``make``
-        begins to fill it. None where it would not fit. To be followed at once."""
+    def find(self, key: bytes) -> Pack | None:
+        """The file with this answer, complete or on its way. To be followed at once."""
         found = self._packs.get(key)
         if found is not None:
             self._packs.move_to_end(key)
+        return found
+
+    def share(
+        self, key: bytes, repo: Path, state: object, make: Make, expected: int | None = None
+    ) -> tuple[Pack, bool] | None:
+        """The file with this answer, and whether it was there before, complete or on its way; else ``make``
+        begins to fill it. None where ``expected`` bytes would not fit. To be followed at once."""
+        if (found := self.find(key)) is not None:
             return found, True
-        pack = self._begin(key, repo, state)
+        pack = self._begin(key, repo, state, _packed_bytes(repo) if expected is None else expected)
         if pack is None:
             return None
         writer = asyncio.create_task(self._fill(key, pack, make))
@@ -199,8 +218,7 @@ class Packs:
             if not complete:
                 self.drop(key, pack)
 
-    def _begin(self, key: bytes, repo: Path, state: object) -> Pack | None:
-        expected = _packed_bytes(repo)
+    def _begin(self, key: bytes, repo: Path, state: object, expected: int) -> Pack | None:
         self._drop_outdated(repo, state)
         if not self._make_room(expected):
             return None
@@ -216,6 +234,7 @@ class Packs:
         if self._packs.get(key) is pack:
             del self._packs[key]
         pack.drop()
+        self._leaving = [p for p in (*self._leaving, pack) if not p.closed]
 
     def _drop_outdated(self, repo: Path, state: object) -> None:
         for key, pack in list(self._packs.items()):
@@ -230,14 +249,17 @@ class Packs:
                 return False
         except OSError:
             return False
-        used = sum(p.claimed_bytes for p in self._packs.values())
         for key, pack in list(self._packs.items()):
-            if used + expected <= self._bytes_max and len(self._packs) < PACKS_MAX:
-                break
-            if pack.ended:
-                used -= pack.claimed_bytes
+            if self._has_room(expected):
+                return True
+            if pack.ended and not pack.is_read:  # the room of one that is read is free only later
                 self.drop(key, pack)
-        return used + expected <= self._bytes_max and len(self._packs) < PACKS_MAX
+        return self._has_room(expected)
+
+    def _has_room(self, expected: int) -> bool:
+        self._leaving = [p for p in self._leaving if not p.closed]
+        there = [*self._packs.values(), *self._leaving]
+        return sum(p.claimed_bytes for p in there) + expected <= self._bytes_max and len(there) < PACKS_MAX
 
 
 async def _in_thread(work: Callable[[], _T]) -> _T:

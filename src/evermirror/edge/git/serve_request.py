@@ -29,10 +29,15 @@ LS_REFS = b"ls-refs"
 COMMANDS = frozenset({LS_REFS, b"fetch"})
 # git resolves the name of this ref among the hidden ones too: its answer would tell which of them exist.
 _HIDDEN_DEEPEN = re.compile(rb"deepen-not (?:refs/)?evermirror(?:/|\Z)")
+_HAVES = re.compile(rb"(?:0032have [0-9a-f]{40}\n)+")  # as git writes them: most of a long request
+_HAVE_BYTES = 0x32
 WANTS_MAX = 20_000  # of one request that is remembered; a clone of more refs than this is not cached
-
-
+NAMED_MAX = 700_000  # objects that one request wants or has: a repository with as many refs
+LINES_FREE = 500  # of any length; more lines must have …
+LINE_BYTES_MIN = 24  # … so many bytes each, on average: those that git repeats have 50, a prefix of refs 30
 CHUNK_BYTES = 64 * 1024
+UNPACKED_FREE = 64 * 1024  # bytes, however small they were packed; the rest …
+UNPACKED_RATIO_MAX = 50  # … is at most so many times as large as what was sent: object ids give 2
 
 
 class BadRequest(EvermirrorError):
@@ -49,6 +54,9 @@ class RequestScan:
     def __init__(self) -> None:
         self._carry = b""
         self._digest = hashlib.sha256()
+        self._lines = 0
+        self._bytes = 0
+        self._named = 0
         self.command = b""  # of v2, the first: git reads no other; empty in v0
         self.wants: set[bytes] = set()  # object ids in lower-case hex
         self.alone = True  # nothing was said of what the client has, or of what only it knows
@@ -60,6 +68,12 @@ class RequestScan:
         data = self._carry + data
         at, end = 0, len(data)
         while end - at >= LENGTH_BYTES:
+            if (haves := _HAVES.match(data, at)) is not None:
+                count = (haves.end() - at) // _HAVE_BYTES
+                self._count(count, haves.end() - at, named=count)
+                self.alone = False  # so its fingerprint is not asked for
+                at = haves.end()
+                continue
             head = data[at : at + LENGTH_BYTES]
             if _LENGTH.fullmatch(head) is None:
                 raise PktError(f"no pkt-line but {head!r}")
@@ -67,6 +81,7 @@ class RequestScan:
             if length < LENGTH_BYTES:
                 if length >= _SIGNS:
                     raise PktError(f"pkt-line length {length}")
+                self._count(1, LENGTH_BYTES)
                 self._digest.update(head)
                 at += LENGTH_BYTES
                 continue
@@ -74,6 +89,7 @@ class RequestScan:
                 raise PktError(f"pkt-line of {length} bytes")
             if end - at < length:
                 break
+            self._count(1, length)
             self._line(text(data[at + LENGTH_BYTES : at + length]), wanted)
             at += length
         self._carry = data[at:]
@@ -93,11 +109,21 @@ class RequestScan:
         """Equal for requests that are the same."""
         return self._digest.digest()
 
+    def _count(self, lines: int, size: int, named: int = 0) -> None:
+        self._lines += lines
+        self._bytes += size
+        self._named += named
+        if self._lines > LINES_FREE + self._bytes // LINE_BYTES_MIN:
+            raise PktError("too many short lines")
+        if self._named > NAMED_MAX:
+            raise PktError(f"more than {NAMED_MAX} objects are named")
+
     def _line(self, line: bytes, wanted: set[bytes]) -> None:
         if line.startswith(_WHO):
             return
         if (match := _WANT.fullmatch(line)) is not None:
             oid = match[1].lower()
+            self._count(0, 0, named=1)
             wanted.add(oid)
             if len(self.wants) <= WANTS_MAX:
                 self.wants.add(oid)
@@ -113,6 +139,7 @@ class RequestScan:
         elif _HIDDEN_DEEPEN.match(line) is not None:
             raise PktError(f"no such ref: {line[:80]!r}")
         elif line.startswith((b"have ", b"shallow ", b"server-option=")):
+            self._count(0, 0, named=1)
             self.alone = False
         elif line.startswith(_FILTER):
             self.filters.append(line.removeprefix(_FILTER))
@@ -157,12 +184,15 @@ def without_object_info(advertised: bytes) -> bytes:
 async def bounded_body(body: AsyncIterator[bytes], bytes_max: int, *, gzipped: bool) -> AsyncIterator[bytes]:
     """The request as git reads it: unpacked piece by piece, so that a small bomb never becomes large."""
     unpacker = zlib.decompressobj(wbits=31) if gzipped else None  # 31: gzip, largest window
-    total = 0
+    total = sent_bytes = 0
     async for sent in body:
+        sent_bytes += len(sent)
         for piece in [sent] if unpacker is None else _unpacked(unpacker, sent):
             total += len(piece)
             if total > bytes_max:
                 raise RequestTooLarge(f"the request is larger than {bytes_max} bytes")
+            if gzipped and total > UNPACKED_FREE + UNPACKED_RATIO_MAX * sent_bytes:
+                raise RequestTooLarge(f"the request unpacks to more than {UNPACKED_RATIO_MAX} times its size")
             yield piece
 
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE
 
+from evermirror.core.fairness import Pace
 from evermirror.edge.git.process import STDERR_TAIL_BYTES, Spawned, as_file, end_group
 
 BUFFER_BYTES = 256 * 1024  # between child and reader, so that neither waits for each wake-up
@@ -45,6 +46,8 @@ class StreamingChild:
         self.stderr = bytearray()
         self.sent_bytes = 0
         self.trouble: Exception | None = None  # what the sender raised
+        self.taking = Pace()  # of the reader
+        self.sending = Pace()  # of the sender
 
     @classmethod
     async def open(
@@ -79,7 +82,9 @@ class StreamingChild:
                 self._buffered = 0
                 self.sent_bytes += len(chunk)
                 self._moved_at = self._now()
+                self.taking.begin(self._moved_at, len(chunk))
                 yield chunk
+                self.taking.end(self._now(), len(chunk))
             if self._ended:
                 break
             self._readable.clear()
@@ -109,7 +114,7 @@ class StreamingChild:
         pipe = self._child.stdin
         try:
             if body is not None:
-                async for chunk in body:
+                async for chunk in self._timed(body):
                     await self._writable.wait()
                     if pipe.is_closing():
                         return  # it has heard enough, and answers
@@ -120,6 +125,20 @@ class StreamingChild:
             self._end_output()
         finally:
             pipe.close()
+
+    async def _timed(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        self.sending.begin(self._now())
+        async for chunk in body:
+            self.sending.end(self._now(), len(chunk))
+            yield chunk
+            self.sending.begin(self._now())
+        self.sending.end(self._now(), 0)
+
+    def cut(self) -> None:
+        """End the child now: its client is too slow while others wait. The reader is told when it comes."""
+        self.trouble = TimeoutError("the client was too slow while others waited")
+        self._end_output()
+        self._tasks.append(asyncio.get_running_loop().create_task(end_group(self._child)))
 
     async def _watch(self, silence_s: float) -> None:
         """Ends it where nothing moves, or where a reader takes so little that it might as well not."""

@@ -19,6 +19,7 @@ from typing import Self
 
 from evermirror.edge.git.environment import DOOR_HEADER
 from evermirror.edge.git.serve_request import BadRequest, bounded_body
+from evermirror.edge.net.accept import Acceptor, listen
 from evermirror.edge.relay.ask import (
     PROTOCOL_CHARS_MAX,
     AnswerBroken,
@@ -36,6 +37,7 @@ from evermirror.edge.relay.limits import GatewayLimits
 from evermirror.model.relay import Source
 
 SECRET_BYTES = 32
+BACKLOG = 100
 _POST_TYPE = "application/x-git-upload-pack-request"
 
 
@@ -58,11 +60,10 @@ class Gateway:
         self._limits = limits if limits is not None else GatewayLimits()
         self._doors: dict[str, _Door] = {}
         self._connections: set[HttpConnection] = set()
-        self._server: asyncio.Server | None = None
+        self._server: Acceptor | None = None
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._new_connection, "127.0.0.1", 0)
+        self._server = await listen("127.0.0.1", 0, self._new_connection, BACKLOG)
         return self
 
     async def __aexit__(

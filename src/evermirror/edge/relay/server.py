@@ -22,6 +22,7 @@ from typing import Self
 import structlog
 
 from evermirror.edge.git.serve_gate import Gate, ServerBusy
+from evermirror.edge.net.accept import Acceptor, listen
 from evermirror.edge.relay.ask import Ask, HolderAway, HolderRefused
 from evermirror.edge.relay.certificate import RelayCertificate, listening_context
 from evermirror.edge.relay.exchange import Incoming, answer, question
@@ -88,7 +89,7 @@ class RelayServer:
         self._denied: dict[NodeId, float] = {}  # until when
         self._answered = 0
         self._passed_bytes = 0
-        self._server: asyncio.Server | None = None
+        self._server: Acceptor | None = None
         self.on_arrival: Callable[[], None] = lambda: None  # a holder can be reached that could not be
 
     async def __aenter__(self) -> Self:
@@ -106,9 +107,8 @@ class RelayServer:
             ) from None
         return self
 
-    async def _listening(self, host: str, port: int) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        return await loop.create_server(self._new_line, host or None, port, backlog=BACKLOG)
+    async def _listening(self, host: str, port: int) -> Acceptor:
+        return await listen(host or None, port, self._new_line, BACKLOG)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -19,7 +19,7 @@ from evermirror.faces.api.aggregator_state import AggregatorSources, aggregator_
 from evermirror.faces.api.auth import Auth, Gate
 from evermirror.faces.api.context import ApiSettings, GitApi
 from evermirror.faces.api.git_service import GitService
-from evermirror.faces.api.limits import BodyLimit, HeadAsGet, RateLimit, SecurityHeaders
+from evermirror.faces.api.limits import BodyLimit, GitLimit, HeadAsGet, RateLimit, SecurityHeaders
 from evermirror.faces.api.metrics import CONTENT_TYPE
 from evermirror.faces.api.probes import probes_app
 
@@ -47,6 +47,7 @@ def create_aggregator_app(
             Middleware(problems.CatchAll),
             Middleware(RateLimit, auth=auth, settings=settings.limits),
             Middleware(Gate, auth=auth),
+            Middleware(GitLimit, settings=settings.limits),
             Middleware(BodyLimit, settings=settings.limits),
         ],
     )

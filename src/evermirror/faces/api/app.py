@@ -1,6 +1,7 @@
 """The HTTP application: routes over the coordinator's service, inside the layers that guard them.
 
-HeadAsGet → Observe → SecurityHeaders → CatchAll → PassedOn → RateLimit → Gate (who asks) → BodyLimit → routes
+HeadAsGet → Observe → SecurityHeaders → CatchAll → PassedOn → RateLimit → Gate (who asks) → GitLimit →
+BodyLimit → routes
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from evermirror.faces.api import (
 from evermirror.faces.api.auth import Auth, Caller, Gate
 from evermirror.faces.api.context import Api, ApiSettings, GitApi, find_visible
 from evermirror.faces.api.git_service import GitService
-from evermirror.faces.api.limits import BodyLimit, HeadAsGet, RateLimit, SecurityHeaders
+from evermirror.faces.api.limits import BodyLimit, GitLimit, HeadAsGet, RateLimit, SecurityHeaders
 from evermirror.faces.api.metrics import Metrics, Observe
 from evermirror.faces.api.problems import ApiProblem
 from evermirror.faces.api.text import printable
@@ -120,6 +121,7 @@ def create_app(
             Middleware(PassedOn, read=read_pass),
             Middleware(RateLimit, auth=auth, settings=settings.limits),
             Middleware(Gate, auth=auth),
+            Middleware(GitLimit, settings=settings.limits),
             Middleware(BodyLimit, settings=settings.limits),
         ],
     )

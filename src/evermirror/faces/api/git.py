@@ -6,27 +6,26 @@ Errors are plain text: git prints that as ``remote: …``; it does not show prob
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from fastapi import APIRouter, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from evermirror.edge.git.serve_request import BadRequest, RequestTooLarge, bounded_body
 from evermirror.faces.api.auth import PUBLIC, Caller, git_token_needed
-from evermirror.faces.api.client import client_address
 from evermirror.faces.api.context import CallerDep, GitApi, GitApiDep
 from evermirror.faces.api.git_service import GitBusy, GitService, NotHereYet, ServedRepo
+from evermirror.faces.api.limits import limited_by
 from evermirror.faces.api.problems import NO_CACHE, ApiProblem, Kind
 from evermirror.faces.api.text import iso
 from evermirror.faces.web import pages
 from evermirror.model.access import Role
-from evermirror.model.client_address import client_network
 from evermirror.model.failure import FailureError
 from evermirror.model.printable import one_line
 
 _MAX_PROTOCOL = 100  # characters of the Git-Protocol header; "version=2" has 9
-_PIECE_BYTES = 65_536  # of an unzipped body held at once
 _MENDED_SOON = {"Retry-After": "30"}  # seconds: a check and a fetch of a small repository take less
 _READ_ONLY = "This is a read-only mirror: push to the upstream repository instead.\n"
 
@@ -111,7 +110,7 @@ def _protocol(request: Request) -> str:
 
 
 def _client(request: Request) -> str:
-    return client_network(client_address(request.scope))
+    return limited_by(request.scope)
 
 
 def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -167,33 +166,20 @@ class _Body:
     """The request's body, unzipped where git zipped it; bounded also after unzipping."""
 
     def __init__(self, request: Request, *, zipped: bool, max_bytes: int) -> None:
-        self._request = request
-        self._unzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if zipped else None
-        self._left_bytes = max_bytes
+        self._pieces = bounded_body(request.stream(), max_bytes, gzipped=zipped)
         self.ended = asyncio.Event()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        async for raw in self._request.stream():
-            for piece in self._pieces(raw):
-                self._left_bytes -= len(piece)
-                if self._left_bytes < 0:
-                    raise ApiProblem(
-                        Kind.TOO_LARGE, "The unzipped body is too large", headers={"Connection": "close"}
-                    )
+        try:
+            async for piece in self._pieces:
                 yield piece
+        except RequestTooLarge as error:
+            raise ApiProblem(Kind.TOO_LARGE, error.message, headers={"Connection": "close"}) from None
+        except BadRequest as error:
+            raise ApiProblem(Kind.MALFORMED, error.message) from None
+        except ClientDisconnect:  # as many may do in the midst of it as like: not worth a line in the log
+            raise ApiProblem(Kind.MALFORMED, "The body was not sent to its end") from None
         self.ended.set()
-
-    def _pieces(self, raw: bytes) -> Iterator[bytes]:
-        """Unzipped in small pieces: a few kilobytes may hold gigabytes."""
-        if self._unzip is None:
-            yield raw
-            return
-        while raw and not self._unzip.eof:  # what follows the end would be kept, and is nobody's
-            try:
-                yield self._unzip.decompress(raw, _PIECE_BYTES)
-            except zlib.error:
-                raise ApiProblem(Kind.MALFORMED, "The body is not valid gzip") from None
-            raw = self._unzip.unconsumed_tail
 
 
 class _GitStream(Response):
@@ -237,7 +223,8 @@ class _GitStream(Response):
             async for chunk in self._chunks:
                 async with asyncio.timeout(self._silence_s):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        except (TimeoutError, FailureError):
+        except (TimeoutError, ApiProblem, FailureError):
+            # The client is too slow, or sent no good request to its end; or the mirror is damaged.
             return  # the answer stays incomplete, which ends the connection
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -34,6 +34,9 @@ class GitCollector(Collector):
         yield CounterMetricFamily(
             "evermirror_git_refused", "Clients sent away for want of room", value=figures.refused
         )
+        yield CounterMetricFamily(
+            "evermirror_git_cut", "Clients cut for their slowness while others waited", value=figures.cut
+        )
         for name, text, value in (
             ("running", "Git processes that answer clients", figures.running),
             ("waiting", "Clients in line", figures.waiting),

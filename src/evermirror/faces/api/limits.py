@@ -1,4 +1,5 @@
-"""What one client may take: requests per second, bytes and time of a body; and headers that bind browsers."""
+"""What one client may take: requests per second and at a time, bytes and time of a body; and headers that
+bind browsers."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evermirror.faces.api.auth import Auth, asked_of, is_hook, too_many
+from evermirror.core.fairness import FairShare
+from evermirror.faces.api.auth import LOCAL, PUBLIC, Auth, asked_of, is_hook, too_many
 from evermirror.faces.api.buckets import Buckets, Rate
 from evermirror.faces.api.client import client_address
 from evermirror.faces.api.problems import ApiProblem, Kind
@@ -23,6 +25,7 @@ HEAD = "evermirror.head"  # in a scope: nobody reads the body; one that would no
 
 _DRAIN_BYTES = 20_000_000  # of a refused body read and thrown away; whoever sends more is cut off
 _DRAIN_S = 5.0
+_RETRY_S = 5.0  # a git client that finds no room now may come again then
 
 SECURITY_HEADERS = {
     "content-security-policy": (
@@ -43,17 +46,20 @@ _ADDED = [
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """The most a request body may take."""
+    """The most a request body may take; of each ``window_s`` that we wait for it, at least so many bytes."""
 
     max_bytes: int
     timeout_s: float
+    window_s: float = float("inf")
+    window_bytes: int = 0
 
 
 _REQUESTS = Rate(per_s=50.0, burst=200.0)  # a page asks every 2 s, a CI job a few times
 _LOOPBACK_REQUESTS = Rate(per_s=5_000.0, burst=10_000.0)
 _BODY = BodyRule(max_bytes=1_000_000, timeout_s=30.0)
 # A negotiation names a line of 50 bytes per ref wanted; it is streamed to git, not kept.
-_GIT_BODY = BodyRule(max_bytes=64_000_000, timeout_s=600.0)
+# At 1 kB/s or more, where a modem sends 4: whoever is slower only means to keep a request open.
+_GIT_BODY = BodyRule(max_bytes=64_000_000, timeout_s=600.0, window_s=20.0, window_bytes=20_000)
 # A whole GitLab sends from one address, and a forge that is told to slow down switches its hooks off.
 _HOOKS = Rate(per_s=1_000.0, burst=5_000.0)
 _HOOK_BODY = BodyRule(max_bytes=25_000_000, timeout_s=30.0)  # GitHub's own bound
@@ -69,6 +75,8 @@ class LimitSettings:
     git_body: BodyRule = _GIT_BODY
     hooks: Rate = _HOOKS
     hook_body: BodyRule = _HOOK_BODY
+    git_requests: int = 1_000  # of git clients under way, and …
+    git_requests_per_client: int = 64  # … of one of them
 
     def body_of(self, scope: Scope) -> BodyRule:
         if is_hook(scope["method"], scope["path"]):
@@ -119,6 +127,45 @@ class RateLimit:
         return self._loopback if loopback else self._remote
 
 
+def limited_by(scope: Scope) -> str:
+    """Whom the bounds for one git client are about: a token's holder, else an address (of IPv6 the /64)."""
+    caller = scope.get("state", {}).get("caller", PUBLIC)
+    if caller not in (PUBLIC, LOCAL):
+        return f"token {caller.name}"
+    return client_network(client_address(scope))
+
+
+class GitLimit:
+    """Refuses git clients that ask for too much at the same time, before anything of a body is read."""
+
+    def __init__(self, app: ASGIApp, settings: LimitSettings) -> None:
+        self._app = app
+        self._share = FairShare(settings.git_requests, settings.git_requests_per_client)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/git/"):
+            await self._app(scope, receive, send)
+            return
+        client = limited_by(scope)
+        if not self._share.take(client):
+            await self._refusal(client).response()(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._share.give_back(client)
+
+    def _refusal(self, client: str) -> ApiProblem:
+        if self._share.is_at_own_limit(client):
+            return too_many(_RETRY_S, "Too many git requests at the same time from this address or token")
+        return ApiProblem(
+            Kind.UNAVAILABLE,
+            "Too many git clients at the same time",
+            hint=f"Try again in {_RETRY_S:g} s",
+            headers={"Retry-After": f"{_RETRY_S:.0f}"},
+        )
+
+
 class BodyLimit:
     """Answers 413 to a body too large (counted, whatever Content-Length says), 408 to one too slow."""
 
@@ -140,22 +187,28 @@ class BodyLimit:
 
 
 def _counted(receive: Receive, rule: BodyRule) -> Receive:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + rule.timeout_s
+    now = asyncio.get_running_loop().time
+    deadline = now() + rule.timeout_s
     seen = 0
     ended = False
+    window_bytes, window_s = 0, 0.0  # of the time that we wait for the client, not the client for us
 
     async def counted() -> Message:
-        nonlocal seen, ended
+        nonlocal seen, ended, window_bytes, window_s
         if ended:  # what comes now is only the news that the client left: no limit on that
             return await receive()
+        began = now()
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(min(deadline, began + rule.window_s - window_s)):
                 message = await receive()
         except TimeoutError:
-            raise ApiProblem(Kind.TIMEOUT, f"The body took longer than {rule.timeout_s:g} s") from None
+            raise _too_slow(rule, late=now() >= deadline) from None
         ended = message["type"] != "http.request" or not message.get("more_body", False)
-        seen += len(message.get("body", b""))
+        size = len(message.get("body", b""))
+        seen += size
+        window_bytes, window_s = window_bytes + size, window_s + now() - began
+        if window_bytes >= rule.window_bytes:
+            window_bytes, window_s = 0, 0.0
         if seen > rule.max_bytes:
             if not ended:
                 await _drain(receive)
@@ -163,6 +216,14 @@ def _counted(receive: Receive, rule: BodyRule) -> Receive:
         return message
 
     return counted
+
+
+def _too_slow(rule: BodyRule, *, late: bool) -> ApiProblem:
+    if late:
+        return ApiProblem(Kind.TIMEOUT, f"The body took longer than {rule.timeout_s:g} s")
+    return ApiProblem(
+        Kind.TIMEOUT, f"Less than {rule.window_bytes} bytes of the body came in {rule.window_s:g} s"
+    )
 
 
 async def _drain(receive: Receive) -> None:

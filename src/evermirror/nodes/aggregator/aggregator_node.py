@@ -21,7 +21,7 @@ from evermirror.nodes.aggregator.public_face import FaceParts, public_face
 from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.data_folder import with_absolute_data
-from evermirror.nodes.http_server import serving, url_of
+from evermirror.nodes.http_server import serving_as_set, url_of
 from evermirror.nodes.membership_card import LateDialer, card_of
 from evermirror.nodes.running import live, until_stopped
 from evermirror.nodes.supervisor import Supervisor
@@ -104,10 +104,5 @@ async def aggregating(
             clock,
         )
         app = await stack.enter_async_context(public_face(face))
-        own = config.server
-        await stack.enter_async_context(
-            serving(
-                app, sock, tls_cert=own.tls_cert, tls_key=own.tls_key, trusted_proxies=own.trusted_proxies
-            )
-        )
+        await stack.enter_async_context(serving_as_set(config, app, sock))
         yield AggregatorNode(config, url_of(config, sock), side, supervisor)

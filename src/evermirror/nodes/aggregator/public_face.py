@@ -19,7 +19,6 @@ from evermirror.faces.api.aggregator_app import create_aggregator_app
 from evermirror.faces.api.aggregator_metrics import AggregatorCollector
 from evermirror.faces.api.aggregator_state import AggregatorSources
 from evermirror.faces.api.auth import Auth, AuthSettings
-from evermirror.faces.api.context import ApiSettings
 from evermirror.faces.api.git_metrics import GitCollector
 from evermirror.faces.api.git_service import GitService
 from evermirror.faces.pass_on.app import PassOnSettings, create_pass_on
@@ -28,6 +27,7 @@ from evermirror.nodes.aggregator.aggregator_relay import Reaching
 from evermirror.nodes.aggregator.aggregator_uplink import AggregatorUplink
 from evermirror.nodes.aggregator.collecting import Collecting
 from evermirror.nodes.aggregator.remote_tokens import RemoteTokens
+from evermirror.nodes.http_server import api_settings
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,7 @@ async def public_face(parts: FaceParts) -> AsyncIterator[ASGIApp]:
         yield create_aggregator_app(
             parts.served,
             auth,
-            ApiSettings(git_silence_s=config.serve.silence),
+            api_settings(config),
             _registry(parts),
             lambda: ready(uplink, collecting),
             create_pass_on(upstream, auth, PassOnSettings(silence_s=config.serve.silence)),

@@ -16,7 +16,6 @@ from evermirror.errors import EnvironmentUnfit
 from evermirror.faces.api.alert_metrics import AlertCollector, CredentialCollector
 from evermirror.faces.api.app import create_app
 from evermirror.faces.api.auth import Auth, AuthSettings
-from evermirror.faces.api.context import ApiSettings
 from evermirror.faces.api.event_hook_metrics import EventHookCollector
 from evermirror.faces.api.event_metrics import EventCollector
 from evermirror.faces.api.fleet_metrics import FleetCollector
@@ -25,7 +24,7 @@ from evermirror.faces.api.git_service import GitService
 from evermirror.faces.api.hook_metrics import HookCollector
 from evermirror.faces.api.pull_metrics import PullCollector
 from evermirror.nodes.coordinator.lead import Lead
-from evermirror.nodes.http_server import serving
+from evermirror.nodes.http_server import api_settings, serving_as_set
 
 if TYPE_CHECKING:
     from evermirror.edge.git.serve import GitServer
@@ -62,7 +61,7 @@ async def http_front(
     lead.metrics.inside.register(AlertCollector(lead.alerts.figures))
     lead.metrics.inside.register(EventHookCollector(lead.events.figures))
     lead.metrics.inside.register(CredentialCollector(lead.credential_watch.expiries))
-    settings = ApiSettings(git_silence_s=config.serve.silence)
+    settings = api_settings(config)
     app = create_app(
         lead.coordinator,
         auth,
@@ -79,10 +78,7 @@ async def http_front(
         event_service=lead.events,
         bulk_service=lead.bulk,
     )
-    own = config.server
-    async with serving(
-        app, sock, tls_cert=own.tls_cert, tls_key=own.tls_key, trusted_proxies=own.trusted_proxies
-    ):
+    async with serving_as_set(config, app, sock):
         try:
             yield
         finally:
