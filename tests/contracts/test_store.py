@@ -751,6 +751,8 @@ async def test_a_revoked_token_is_refused_and_its_name_is_free(store):
     with pytest.raises(Conflict):
         await store.create_token("ci", Role.ADMIN)
     assert (await store.revoke_token("ci")).revoked_at == 1000.0
+    assert [token.name for token in await store.tokens_revoked_since(1000.0)] == ["ci"]
+    assert await store.tokens_revoked_since(1000.5) == ()
     assert await store.find_token(plain) is None
     assert not await store.any_tokens()
     _, second = await store.create_token("ci", Role.READER)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from evermirror.core.fleet.copies import CopyState
 from evermirror.core.fleet.decisions import Assign, Assignment, Nudge, Other, Release
+from evermirror.edge.relay.ask import ReadRequest, no_body
 from evermirror.edge.relay.seal import PASS_S, TICKET_S, Sealer, SealInvalid, Unsealer, new_private_key
+from evermirror.edge.relay.serving import NotHere
+from evermirror.model.access import Role
 from evermirror.model.messages import LookAt, ReleaseRepos, RestoreTip, SyncNow
-from evermirror.model.relay import RelayAddress, aggregator_node_id, worker_node_id
+from evermirror.model.relay import RelayAddress, Ticket, aggregator_node_id, worker_node_id
 from evermirror.model.repo import Host, RepoKey, RepoSpec
 from evermirror.model.worker import Duty, WorkerFacts, WorkerId, WorkerRecord
 from evermirror.nodes.coordinator.aggregators import passes as passes_module
 from evermirror.nodes.coordinator.aggregators.passes import Passes
+from evermirror.nodes.coordinator.followers import Followers
 from evermirror.nodes.coordinator.orders import Orders
+from evermirror.nodes.worker.line_service import MirrorLines
 
 PUBLIC, PRIVATE = RepoKey("example.org/public"), RepoKey("example.org/private")
 TRUSTED, UNTRUSTED = WorkerId(1), WorkerId(2)
@@ -158,3 +165,52 @@ async def test_commands_leave_out_what_their_worker_may_not_know(world):
         assert await command(TRUSTED, Other(order)) == order
     gone = Release((PRIVATE,), delete=True, digests=(0,))
     assert await command(UNTRUSTED, gone) == ReleaseRepos((PRIVATE,), True, (0,)), "it takes away"
+
+
+async def test_only_who_may_read_a_repo_is_told_that_it_moved():
+    """An empty command would tell that something did."""
+    copies = [SimpleNamespace(worker=WorkerId(n), state=CopyState.HELD) for n in range(4)]
+    machine = SimpleNamespace(
+        repo=lambda key: SimpleNamespace(primary=WorkerId(0), copies=copies),
+        may_read=lambda key, worker: worker != UNTRUSTED,
+    )
+    told = []
+
+    async def tell(event):
+        told.append((event.worker, event.command.keys))
+
+    followers = Followers(lambda: SimpleNamespace(machine=machine, tell=tell))
+    followers.moved(PRIVATE, WorkerId(0))
+    await followers.tell()
+    assert told == [(WorkerId(1), (PRIVATE,)), (WorkerId(3), (PRIVATE,))]
+
+
+# The holder
+
+
+@pytest.mark.parametrize(
+    ("role", "trusted", "public", "contact", "served"),
+    [
+        (Role.WORKER, False, True, True, True),
+        (Role.WORKER, False, True, False, True),
+        (Role.WORKER, False, False, True, False),
+        (Role.WORKER, True, False, True, True),
+        (Role.WORKER, True, False, False, False),  # nobody could take it back
+        (Role.AGGREGATOR, False, False, False, True),
+    ],
+)
+async def test_the_holder_itself_looks_whether_the_reader_may(role, trusted, public, contact, served):
+    async def advertise(path, protocol, *, client):
+        yield b"refs"
+
+    lines = MirrorLines(
+        SimpleNamespace(advertise=advertise), lambda key: Path("/here"), lambda key: public, lambda: contact
+    )
+    ticket = None if role is Role.AGGREGATOR else Ticket(FRONT, FRONT, PRIVATE, 1.0, trusted)
+    request = ReadRequest(PRIVATE, "refs", "version=2", FRONT, role, ticket)
+    answer = lines.handle(request, no_body())
+    if served:
+        assert [piece async for piece in answer] == [b"refs"]
+    else:
+        with pytest.raises(NotHere, match="is not held here"):
+            await anext(answer)

@@ -18,7 +18,6 @@ from evermirror.core.fleet.events import (
     QuarantineAsked,
     RangesCompared,
     ReposHandedBack,
-    WitnessHeld,
 )
 from evermirror.model.repo import RepoKey
 from tests.support.fleet import QUICK, Fleet
@@ -131,15 +130,29 @@ def taken_away(*, behind: int = 0) -> Fleet:
 
 
 @pytest.mark.parametrize("behind", [0, 1])
-def test_what_became_private_is_taken_away_alike_whether_its_refs_moved_or_not(behind):
+def test_what_became_private_is_deleted_only_where_its_very_refs_are_safe(behind):
     fleet = taken_away(behind=behind)
     untrusted, trusted = fleet.workers
     fleet.run(30)
-    assert fleet.holders(KEY) == [trusted]
-    assert [c for c in fleet.sent(untrusted) if not isinstance(c, CompareRanges)][1:] == [
-        Release((KEY,), delete=False),
-        Release((KEY,), delete=True, digests=(0,)),
-    ]
+    assert fleet.holders(KEY) == ([untrusted, trusted] if behind else [trusted])
+    stopped, deleted = Release((KEY,), delete=False), Release((KEY,), delete=True, digests=(7,))
+    sent = [c for c in fleet.sent(untrusted) if not isinstance(c, CompareRanges)]
+    assert sent[1:] == ([stopped] if behind else [stopped, deleted])
+
+
+def test_refs_cannot_be_guessed_by_claiming_them():
+    fleet = taken_away(behind=3)
+    untrusted, _ = fleet.workers
+    fleet.run(10)
+    for guess in range(1, 15):
+        fleet.reboot(untrusted)
+        untrusted.disk[KEY] = guess
+        fleet.connect(untrusted)
+        fleet.run(2)
+        told = (HeldCopy(KEY, guess),)
+        fleet.handle(RangesCompared(untrusted.id, untrusted.session, ALL_RANGES, told))
+        fleet.run(2)
+    assert not any(isinstance(c, Release) and c.delete for c in fleet.sent(untrusted))
 
 
 def test_it_is_not_taken_away_before_a_trusted_worker_has_it():
@@ -151,15 +164,6 @@ def test_it_is_not_taken_away_before_a_trusted_worker_has_it():
     assert trusted.clones
     assert not any(isinstance(c, Release) and c.delete for c in fleet.sent(untrusted))
     assert fleet.holders(KEY) == [untrusted]
-
-
-def test_it_is_taken_away_where_an_aggregator_has_it_but_not_while_a_wanted_copy_is_missing():
-    fleet = taken_away()
-    untrusted, trusted = fleet.workers
-    fleet.handle(WitnessHeld((HeldCopy(KEY, 99),)))
-    assert fleet.holders(KEY) == [untrusted]
-    fleet.run(10)
-    assert fleet.holders(KEY) == [trusted]
 
 
 def test_an_untrusted_holder_is_no_source_for_a_private_repo():
@@ -182,7 +186,7 @@ def test_an_untrusted_holder_is_not_nudged_together_with_trusted_ones():
     fleet.run(10)
     assert KEY in trusted.nudged, "its refs differ from those of who is to have it"
     assert untrusted.nudged == []
-    assert fleet.holders(KEY) == [last]
+    assert fleet.holders(KEY) == [untrusted, last]
 
 
 def test_an_untrusted_holder_that_comes_back_is_not_told_that_the_repo_moved():

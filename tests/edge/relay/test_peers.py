@@ -732,6 +732,38 @@ async def test_a_reader_that_is_shut_out_is_not_answered_on_the_line_that_it_has
         assert await works(quick)
 
 
+async def test_a_reader_and_a_holder_that_are_shut_out_lose_what_is_under_way(quick):
+    begun = asyncio.Event()
+
+    async def endless(request, body):
+        yield b"some"
+        begun.set()
+        await asyncio.Event().wait()
+
+    for node in (OTHER, HOLDER):
+        begun.clear()
+        quick.relay.deny([])
+        async with quick.serving(Scripted(endless)), quick.asking() as far:
+            reading = asyncio.create_task(gather(far.ask(quick.ask_of_worker(), no_body())))
+            await begun.wait()
+            quick.relay.deny([Denial(node, time.time() + 60.0)])
+            with pytest.raises((AnswerBroken, HolderAway)):
+                await reading
+
+
+async def test_the_ticket_of_a_trusted_reader_opens_nothing_to_one_whose_pass_is_not(quick):
+    async with quick.serving(service := Scripted(echo)), quick.asking() as far:
+        for trusted in (True, False):
+            pass_ = quick.pass_(OTHER, Role.WORKER, trusted=trusted)
+            ask = quick.ask("pack", pass_=pass_, ticket=quick.ticket(trusted=True))
+            if trusted:
+                assert await gather(far.ask(ask, body_of(b"1"))) == b"heard:1"
+            else:
+                with pytest.raises(HolderRefused, match="trusted"):
+                    await gather(far.ask(ask, body_of(b"2")))
+        assert [request.ticket.trusted for request in service.requests] == [True]
+
+
 async def test_a_reader_whose_pass_ends_is_not_answered_on_the_line_that_it_has(fleet):
     async with fleet.serving(Scripted(echo)), fleet.asking() as far:
         lives_s = 2.0  # an idle line would live longer

@@ -31,8 +31,8 @@ Rules
   (reconcile.py).
 - A repo that left the catalog is deleted everywhere. A quarantined worker is told nothing.
 - A repo that only trusted workers may hold does not exist for the others: none of them is asked for it, told
-  of it, nudged or named as a source. One that was given it before is told to stop, and to delete its copy
-  as soon as a copy that counts is complete, whatever the refs of either.
+  of it, nudged or named as a source. One that was given it before is told to stop, and to delete its copy if
+  one that counts has the refs that it had by then; what it says of it afterwards counts for nothing.
 - Copies that differ while one waits to be deleted are nudged, every ``nudge_gap_s``, until they agree. Not
   while its worker is away: it is looked at again when that comes back.
 - Primary, who polls and pushes: the first by rank among HELD copies on live workers; else an unwanted HELD
@@ -133,26 +133,15 @@ class Handover:
                 self._set_state(row, c, STOPPING, draft)
                 draft.stop(member.id, self._table.key_of(row))
         elif state == HELD and not self._member(c).keeps_moved and self._all_wanted_held(copies):
-            if not self.may_know(row, self._member(c)):
-                self._withdraw(row, c, copies, draft)
-            elif self._covered(row, c, copies):
+            if self._covered(row, c, copies):
                 if self._member(c).joining:
                     return  # looked at again when its share is decided
                 if (member := self._reachable(row, c, draft)) is not None:
                     self._leave(row, c, member, draft, digest=self._one.c_digest[c])
+            elif not self.may_know(row, self._member(c)):
+                return  # it looks no more: its refs and theirs never become equal
             elif self._differ(c, copies) and self._member(c).ready and reminders.nudge_due(row):
                 self._nudge(row, copies, draft)
-
-    def _withdraw(self, row: int, c: int, copies: list[int], draft: Draft) -> None:
-        """Delete the copy of a worker that may not know of the repo any more, once a copy that counts is
-        complete. Refs are not compared: a deletion that waited for equal refs would tell this worker whether
-        they have changed since."""
-        one = self._one
-        held = any(
-            one.c_rank[o] != UNWANTED and one.c_digest[o] != 0 and self._member(o).vouches for o in copies
-        )
-        if (held or one.witness[row] != 0) and (member := self._reachable(row, c, draft)) is not None:
-            self._leave(row, c, member, draft, digest=0)
 
     def _leave(self, row: int, c: int, member: Member, draft: Draft, *, digest: int) -> None:
         self._set_state(row, c, LEAVING, draft)

@@ -58,19 +58,25 @@ class Reconciler:
         c = table.find_copies(rows, member.id)
         for i in np.flatnonzero((c == NONE) | (table.c_state[c] != HELD)).tolist():
             c[i] = self._is_held(int(rows[i]), member, now_s, draft)
-        table.c_digest[c] = digests
-        table.c_verified[c] = verified_s
+        counts = self._counts(member, rows)
+        table.c_digest[c[counts]] = digests[counts]
+        table.c_verified[c[counts]] = verified_s[counts]
 
     def _visible(self, member: Member, rows: NDArray[np.int32]) -> NDArray[np.int32]:
         """The rows with NONE for every repo that this worker may not know of: what it claims of a private
         repo is treated as of a key that does not exist. Copies that it was given before stay visible."""
-        if member.record.facts.trusted:
-            return rows
-        table = self._table
-        private = np.flatnonzero((rows != NONE) & ((table.flags[rows] & TRUSTED_ONLY) != 0))
-        given = table.find_copies(rows[private], member.id) != NONE
+        private = np.flatnonzero((rows != NONE) & ~self._counts(member, rows))
+        given = self._table.find_copies(rows[private], member.id) != NONE
         rows[private[~given]] = NONE
         return rows
+
+    def _counts(self, member: Member, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """For each row, whether the worker may know of the repo. If not, the refs that it tells of a copy it
+        was given before count for nothing: it could try which are equal to a trusted worker's."""
+        if member.record.facts.trusted:
+            return np.ones(len(rows), np.bool_)
+        may: NDArray[np.bool_] = (self._table.flags[rows] & TRUSTED_ONLY) == 0
+        return may
 
     def end(self, member: Member, draft: Draft) -> None:
         """All was told: what was not is not there."""
@@ -115,7 +121,7 @@ class Reconciler:
             if row < 0:
                 continue  # forgotten meanwhile; the next full comparison shows it as a stray
             c = table.find_copy(row, member.id)
-            if c < 0 and not self._handover.may_know(row, member):
+            if not self._handover.may_know(row, member):
                 continue  # as for a key that does not exist
             if c < 0:
                 c = self._found(row, member, now_s, draft)
