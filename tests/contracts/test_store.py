@@ -965,3 +965,11 @@ async def test_ten_thousand_repos_load_and_are_verified_within_seconds(store):
         for i in range(0, 10_000, 1000):
             await store.apply([RepoVerified(r.key, 5.0) for r in records[i : i + 1000]])
     assert (await store.overview_counts(5.0)).fresh == 10_000
+
+
+async def test_a_task_that_ended_in_1970_by_its_workers_clock_is_kept_as_long_as_any(store, clock):
+    await store.upsert_repos([repo(A)])
+    task = await store.create_task(A, Trigger.API, user="me")
+    await store.apply([TaskStarted(task.id, 0.0), TaskEnded(task.id, Outcome(TaskStatus.SUCCESS, 0.0, 1.0))])
+    assert await store.cleanup_tasks(clock.now - 1) == 0
+    assert await store.cleanup_tasks(clock.now + 1) == 1

@@ -213,6 +213,22 @@ async def test_a_database_in_trouble_loses_no_alert(office, monkeypatch):
     assert standing == {"first": "first failed"} | latest
 
 
+async def test_a_write_that_the_database_refuses_is_set_aside_and_other_alerts_go_on(office, monkeypatch):
+    save = office.store.save_alerts
+
+    async def picky(writes):
+        if any("odd" in repr(write) for write in writes):
+            raise OverflowError("too large")
+        await save(writes)
+
+    monkeypatch.setattr(office.store, "save_alerts", picky)
+    async with office.up() as it:
+        for about in ("a", "odd", "b"):
+            it.told(alert(about))
+        await office.quiet(it)
+        assert {about for about, _ in await office.history()} == {"a", "b"}
+
+
 async def test_a_channel_that_hangs_or_fails_holds_up_no_other(office):
     office.settings = replace(office.settings, channels=(Channel("ops", "webhook"), Channel("boss", "mail")))
     boss = office.lines["boss"]

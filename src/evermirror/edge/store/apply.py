@@ -314,6 +314,15 @@ _RETRIES = sa.case(
     else_=_p("retry_count", sa.BigInteger()),
 )
 
+
+def _not_before_it_was_made(name: str) -> sa.Case[Any]:
+    """A worker's clock may be far behind: a task would be cleaned away as one that ended long ago."""
+    return sa.case(
+        (_p(name, _FLOAT) < tasks.c.created_at, tasks.c.created_at),
+        else_=_p(name, _FLOAT),
+    )
+
+
 _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
     RepoSynced: repos.update()
     .where(_THIS_REPO, sa.or_(_NOT_OLDER, sa.not_(_OTHER_DIGEST)))
@@ -366,7 +375,11 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
     ),
     TaskStarted: tasks.update()
     .where(_THIS_TASK, tasks.c.status == TaskStatus.PENDING.value)
-    .values(status=TaskStatus.RUNNING.value, started_at=_p("at"), updated_at=_p("at")),
+    .values(
+        status=TaskStatus.RUNNING.value,
+        started_at=_p("at"),
+        updated_at=_not_before_it_was_made("at"),
+    ),
     TaskProgressed: tasks.update()
     .where(_THIS_TASK, _OPEN)
     .values(progress_phase=_p("phase"), progress_percent=_p("percent"), updated_at=_p("at")),
@@ -375,6 +388,7 @@ _STATEMENTS: dict[type, sa.Insert | sa.Update] = {
     .values(
         {n: _p(n) for n in _outcome(Outcome(TaskStatus.SUCCESS, 0.0, 0.0))}
         | {
+            "updated_at": _not_before_it_was_made("updated_at"),
             "retry_count": _RETRIES,
             "failure": _p("failure", sa.Text()).concat(sa.cast(_RETRIES, sa.Text())).concat("}"),
         }

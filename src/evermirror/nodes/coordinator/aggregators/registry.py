@@ -139,6 +139,8 @@ class Registry:
         except FailureError as error:
             self._unwritten.add(record.token_id)
             log.warning("aggregator not written down", name=record.name, reason=error.failure.message)
+        except Exception:  # refused for what is in it: what is known of it here goes on counting
+            log.exception("what an aggregator tells of itself was set aside", name=record.name)
 
 
 AWAY = "is away: nobody can clone from it"

@@ -39,6 +39,7 @@ from evermirror.core.watch.events import (
 from evermirror.core.watch.kinds import FLEET_KINDS, PART_KINDS, REPO_KINDS
 from evermirror.core.watch.telling import UNNEEDED
 from evermirror.edge.notify import sender
+from evermirror.edge.store.failures import is_refusal
 from evermirror.edge.store.store import Store
 from evermirror.model.alert import Alert, AlertRecord, ChannelState, Level, Message, Notice, NoticeId
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -242,8 +243,21 @@ class Alerting:
                 entry.answer.set_result(decision)
 
     async def _save(self, writes: Sequence[AlertWrite]) -> None:
-        """Until it is stored: the database is tried again and again."""
+        """What the database refuses for what is in it is set aside, and the rest is stored."""
         self._unsaved = writes
+        parts = [writes]  # the next one is the last
+        while parts:
+            part = parts.pop()
+            refusal = await self._refusal(part)
+            if refusal is not None and len(part) > 1:
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+            elif refusal is not None:
+                log.error("a write of alerts was set aside", write=type(part[0]).__name__, exc_info=refusal)
+        self._unsaved = ()
+
+    async def _refusal(self, writes: Sequence[AlertWrite]) -> Exception | None:
+        """Why they are refused; None once they are stored: the database is tried again and again."""
         delay_s = RETRY_MIN_S
         while True:
             try:
@@ -255,11 +269,14 @@ class Alerting:
                 await asyncio.sleep(delay_s)
                 delay_s = min(2 * delay_s, RETRY_MAX_S)
                 continue
+            except Exception as error:
+                if writes and is_refusal(error):
+                    return error
+                raise
             if self._trouble is not None:
                 log.info("the database takes alerts again", waiting=len(self._inbox))
                 self._trouble = None
-            self._unsaved = ()
-            return
+            return None
 
     async def _store_apart(self, writes: Sequence[AlertWrite]) -> None:
         """In a task of its own, as a transaction cannot be cancelled: a stop leaves it behind. Never two at
