@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from evermirror.core.fleet.events import AggregatorsTold, CommandGiven
+from evermirror.core.fleet.events import AggregatorsTold, CommandGiven, UnreachedTold
 from evermirror.core.fleet.witnesses import Told, Witnesses
 from evermirror.edge.rpc.transport import Peer, PeerGone
 from evermirror.model.access import Role
 from evermirror.model.failure import FailureError
 from evermirror.model.messages import HeldRepo, LookAt
 from evermirror.model.refs import RefsDigest, short_digest
-from evermirror.model.relay import NodeId, RelayAddress, aggregator_node_id
+from evermirror.model.relay import NodeId, RelayAddress, aggregator_node_id, worker_node_id
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Accused, Hello, Rejected, Welcomed
 from evermirror.model.worker import AggregatorRecord, WorkerId
@@ -96,6 +96,7 @@ class Feeds:
         self._had = asyncio.Condition()  # told whenever one has something new
         self._named: tuple[RelayAddress, ...] = ()  # relays, as everybody was last told
         self._started_at = mono()
+        self._unreached_told: frozenset[WorkerId] = frozenset()
         self._some_told: bool | None = None  # whether there are aggregators, as the fleet was told
         self._user_tokens = False  # there are some, as aggregators were last told
 
@@ -160,6 +161,7 @@ class Feeds:
                     one.counts = False
                     await self._tell(self._witnesses.forget(one.node))
             await self._tell_aggregators()
+            await self._tell_unreached()
             tokens_changed = await self._tokens_changed()
             if self._mono() - renewed_at >= RENEW_S or self.relays() != self._named or tokens_changed:
                 renewed_at = self._mono()
@@ -173,6 +175,20 @@ class Feeds:
         if known and some is not self._some_told:
             self._some_told = some
             await self._fleet.tell(AggregatorsTold(some))
+
+    async def _tell_unreached(self) -> None:
+        """Workers that none of the aggregators that are there can read from."""
+        told = [one.feed.unreached for one in self._known.values() if one.feed is not None]
+        nodes = frozenset.intersection(*told) if told else frozenset()
+        workers = frozenset(w for node in nodes if (w := self._worker_of(node)) is not None)
+        if workers != self._unreached_told:
+            self._unreached_told = workers
+            await self._fleet.tell(UnreachedTold(workers))
+
+    def _worker_of(self, node: NodeId) -> WorkerId | None:
+        number = node.removeprefix("worker/").partition("-")[0]
+        record = self._fleet.machine.record(WorkerId(int(number))) if number.isdecimal() else None
+        return record.id if record is not None and worker_node_id(record) == node else None
 
     def _away_too_long(self, one: _Aggregator) -> bool:
         return self._mono() - one.heard_at >= self._fleet.machine.settings.grace_s
