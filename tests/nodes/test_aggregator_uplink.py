@@ -68,6 +68,9 @@ class Collection:
         await self.gate.wait()
         self.known = changes.upto
 
+    def unreached(self) -> tuple[str, ...]:
+        return ()
+
     def holders_told(self, items: tuple[object, ...]) -> None:
         self.told.append(items)
 

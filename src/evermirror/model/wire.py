@@ -42,6 +42,7 @@ from evermirror.model.relay import Denial, NodeId, RelayAddress
 from evermirror.model.repo import RepoKey
 
 PROTOCOL = 3  # grows when a frame changes its meaning; unknown fields of a newer side are left out
+UNREACHED_MAX = 1_000  # nodes in a heartbeat: those beyond are told once others are reached again
 PROTOCOL_OLDEST = 1  # the oldest that a coordinator still speaks with
 
 # Worker to coordinator
@@ -72,9 +73,11 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A heartbeat, with load and disk."""
+    """A heartbeat, with load and disk. ``unreached``: of an aggregator, holders to which its relay has no
+    line now; bounded."""
 
     status: WorkerStatus
+    unreached: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def judged(attempt, repo=None, reports=None, belief=Belief.UPSTREAM, now=NOW, la
         (End.DIFFERS, 5, 5, True, False, 0, True, False),
         (End.CORRUPT, 5, 5, True, True, 0, False, False),
         (End.HOLDER_AWAY, 5, 5, False, True, 0, False, False),
-        (End.HOLDER_REFUSED, 5, 5, True, True, 0, False, False),
+        (End.HOLDER_REFUSED, 5, 5, True, True, 0, True, False),
         (End.UPSTREAM_AWAY, 5, 0, False, False, 5, False, False),
         (End.GUARDED, LAST, 0, False, False, 0, False, False),
         (End.NO_ROOM, 300, 0, False, False, 0, False, True),

@@ -9,8 +9,8 @@ Reads that the store must offer, each answered by one event:
                                 (``first``) or something is here, in the order (scan_at, key), beyond
                                 ``after``: answers LoadPending with PendingLoaded
     audited(share, first)       one row that is here (first: that is not, and was reported), untrusted and
-                                enabled, at that share of all, about evenly: answers PickAudit
-                                with AuditPicked
+                                enabled, at that share of all, as near to evenly as is cheap: answers
+                                PickAudit with AuditPicked
     least_used(limit)           what is here, the longest unused first: for DiskTold above the mark
 """
 

@@ -35,6 +35,7 @@ class Member:
         "strays",
         "strays_shown",
         "told",
+        "unreachable",
     )
 
     def __init__(self, record: WorkerRecord, outbox_max: int) -> None:
@@ -48,6 +49,7 @@ class Member:
         self.reconciled = False
         self.accepting = True
         self.progress = 0  # as its last heartbeat told
+        self.unreachable = False  # no relay has had a line to it for long (reach.py)
         self.stalled = False  # it does not complete what it is asked for: nothing more is, for a while
         self.heard_at = record.last_alive_at  # UTC seconds
         self.grace_over = False  # it would be down if the brake were not on
@@ -68,9 +70,15 @@ class Member:
         return record.liveness is Liveness.ALIVE and record.duty in (Duty.ACTIVE, Duty.DRAINING)
 
     @property
+    def readable(self) -> bool:
+        """Others can read what it holds."""
+        return self.alive and not self.unreachable
+
+    @property
     def keeps(self) -> bool:
         """What is placed on it stays there."""
-        return self.record.duty is Duty.ACTIVE and self.record.liveness is not Liveness.DOWN
+        active = self.record.duty is Duty.ACTIVE and not self.unreachable
+        return active and self.record.liveness is not Liveness.DOWN
 
     @property
     def takes(self) -> bool:

@@ -218,6 +218,13 @@ class AggregatorsTold:
     some: bool
 
 
+@dataclass(frozen=True, slots=True)
+class UnreachedTold:
+    """All workers that hold something and to which no relay has a line now."""
+
+    workers: frozenset[WorkerId]
+
+
 # Slots of the pull strategy
 
 
@@ -309,6 +316,7 @@ Event = (
     | WitnessHeld
     | WitnessLost
     | AggregatorsTold
+    | UnreachedTold
     | LeaseAsked
     | LeaseReturned
     | LeaseLimitSet

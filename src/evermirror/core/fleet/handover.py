@@ -271,7 +271,7 @@ class Handover:
     def _source(self, c: int, copies: list[int]) -> WorkerId | None:
         """A live holder to clone from; a wanted one before one that is leaving."""
         one = self._one
-        held = [o for o in copies if o != c and one.c_state[o] == HELD and self._member(o).alive]
+        held = [o for o in copies if o != c and one.c_state[o] == HELD and self._member(o).readable]
         if not held:
             return None
         return self._member(min(held, key=lambda o: one.c_rank[o])).id

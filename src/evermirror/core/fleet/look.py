@@ -107,6 +107,7 @@ def worker_views(
             unacked=len(m.outbox),
             heard_at=m.heard_at,
             stalled=m.stalled,
+            unreachable=m.unreachable,
             limits=limits_of(m.id),
         )
         for m in sorted(crew, key=lambda m: m.id)
@@ -122,11 +123,13 @@ def totals(
     used = workers != NOBODY
     alive = np.zeros(NOBODY + 1, bool)
     alive[[m.id for m in crew if m.alive]] = True
+    readable = np.zeros(NOBODY + 1, bool)
+    readable[[m.id for m in crew if m.readable]] = True
     there = used & alive[workers]
     wanted = table.c_rank[:n] != UNWANTED
     stays = wanted | keeps_moved(crew)[workers]
     proven = verified(table, crew)
-    holds = there & (states == HELD)
+    holds = used & readable[workers] & (states == HELD)
     held, old = rows[holds], rows[holds & (table.c_since[:n] < max(now_s - CHECK_S, 0.0))]
     return Totals(
         repos=len(table),

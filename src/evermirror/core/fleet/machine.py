@@ -61,6 +61,7 @@ from evermirror.core.fleet.events import (
     ReposHandedBack,
     RetireAsked,
     Ticked,
+    UnreachedTold,
     WitnessHeld,
     WitnessLost,
     WorkerConnected,
@@ -87,6 +88,7 @@ from evermirror.core.fleet.moves import Moves, moves
 from evermirror.core.fleet.pace import Pace
 from evermirror.core.fleet.placing import BARRED, Placing
 from evermirror.core.fleet.rates import FleetRates
+from evermirror.core.fleet.reach import UNREACHED, Reach
 from evermirror.core.fleet.rebalance import Rebalancer
 from evermirror.core.fleet.reconcile import Reconciler
 from evermirror.core.fleet.restoring import CHUNK as RESTORE_CHUNK
@@ -141,6 +143,7 @@ class FleetMachine:
             self._handover,
             self._timers,
         )
+        self._reach = Reach(settings, self._crew, self._attendance, self._membership, self._timers)
         self._rates = FleetRates(settings, self._table, self._crew)
         self._words = Words(
             settings.compare_every_s,
@@ -172,13 +175,16 @@ class FleetMachine:
             LeaseLimitSet: self._leasing.limit_set,
             LeaseReturned: self._leasing.returned,
             OtherReported: self._words.other_reported,
-            QuarantineAsked: self._quarantine_asked,
+            QuarantineAsked: lambda event, now, draft: self._membership.quarantine(
+                event.worker, event.reason, now.utc_s, draft
+            ),
             RangesCompared: self._words.ranges_compared,
             ReposHandedBack: self._words.repos_handed_back,
             RetireAsked: self._retire_asked,
             Ticked: self._ticked,
-            WitnessHeld: self._witness_held,
-            WitnessLost: self._witness_lost,
+            UnreachedTold: lambda event, now, draft: self._reach.told(event.workers, draft),
+            WitnessHeld: lambda event, now, draft: self._listing.witnessed(event.copies, draft),
+            WitnessLost: lambda event, now, draft: self._listing.unwitnessed(event.keys),
             WorkerConnected: self._worker_connected,
             WorkerDisconnected: self._worker_disconnected,
         }
@@ -189,6 +195,7 @@ class FleetMachine:
             BARRED: lambda row, now, draft: self._placing.unbar(row),
             SWEEP: self._sweep,
             SLOW_LOOK: lambda about, now, draft: self._slow.look(now.utc_s, draft),
+            UNREACHED: lambda worker, now, draft: self._reach.grace_ended(worker, now.utc_s, draft),
             STALLED: lambda worker, now, draft: self._slow.try_again(worker, draft),
         }
         self._attendance.tick(started.mono_s, started.utc_s, Draft(self._table, self._crew))
@@ -387,9 +394,6 @@ class FleetMachine:
         if member.accepting is not event.accepting:
             self._membership.set_accepting(member, event.accepting, now.utc_s, draft)
 
-    def _quarantine_asked(self, event: QuarantineAsked, now: Moment, draft: Draft) -> None:
-        self._membership.quarantine(event.worker, event.reason, now.utc_s, draft)
-
     def _retire_asked(self, event: RetireAsked, now: Moment, draft: Draft) -> None:
         member = self._crew.get(event.worker)
         if member is not None:
@@ -398,6 +402,7 @@ class FleetMachine:
             self._inbox.forget(member.id)
             self._rates.forget(member.id)
             self._slow.forget(member.id)
+            self._reach.forget(member.id)
             self._timers.cancel((COMPARE, member.id))
 
     def _brake_overruled(self, event: BrakeOverruled, now: Moment, draft: Draft) -> None:
@@ -409,7 +414,7 @@ class FleetMachine:
         self._membership.gone(member, now.utc_s, draft)
         self._rates.gone(member.id)
 
-    # The catalog and the witness
+    # The catalog
 
     def _catalog_changed(self, event: CatalogChanged, now: Moment, draft: Draft) -> None:
         self._listing.remove(event.removed, draft)
@@ -435,12 +440,6 @@ class FleetMachine:
         for c in self._table.copies_of(row) if row >= 0 else ():
             if one.c_state[c] == PLANNED and one.c_rank[c] != UNWANTED:
                 self._pace.hasten(WorkerId(one.c_worker[c]), c)
-
-    def _witness_held(self, event: WitnessHeld, now: Moment, draft: Draft) -> None:
-        self._listing.witnessed(event.copies, draft)
-
-    def _witness_lost(self, event: WitnessLost, now: Moment, draft: Draft) -> None:
-        self._listing.unwitnessed(event.keys)
 
     # Commands from outside, acknowledgements
 

@@ -8,6 +8,7 @@
 |                          | it still holds first |                                |                    |
 | full disk                | stay, but for what   | stay                           | none               |
 |                          | it was not asked yet |                                |                    |
+| reached by no relay      | go to others         | stay until covered             | none               |
 | draining                 | go to others         | stay until covered             | none               |
 | quarantined              | go to others         | count for nothing, stay        | none               |
 | retired                  | go to others         | forgotten                      | none; its id is free |
@@ -94,6 +95,18 @@ class Membership:
         self._placing.bounds_changed()
         if before.trusted and not member.record.facts.trusted:
             self._give_away(member, now_s, draft, Reason.LOST, trusted_only=True)
+
+    def unreached(self, member: Member, now_s: float, draft: Draft) -> None:
+        """Nobody can read from it: what it should hold goes to others."""
+        self._placing.leaves(member)
+        self.gate(member)
+        self._give_away(member, now_s, draft, Reason.LOST)
+
+    def reached(self, member: Member, draft: Draft) -> None:
+        """It can be read from again: it takes its share."""
+        self.gate(member)
+        self._placing.joins(member)
+        self.touch_all(member, draft)
 
     def set_accepting(self, member: Member, accepting: bool, now_s: float, draft: Draft) -> None:
         """Its disk guard speaks. What it was not yet asked for goes elsewhere; the rest it hands back

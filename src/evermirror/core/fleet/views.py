@@ -72,6 +72,7 @@ class WorkerView:
     unacked: int  # commands that it has not taken in yet
     heard_at: float  # UTC seconds, of its last sign of life
     stalled: bool = False  # it completed nothing of what it was asked for, and is asked for nothing now
+    unreachable: bool = False  # no relay has had a line to it for long: nobody can read what it holds
     limits: ApplySettings | None = None  # its shares of the fleet's rates, as it was told last
 
 

@@ -24,6 +24,8 @@ _ENDS = tuple(
         ("are followed again", "已恢复跟踪"),
         ("no removals of .+ wait any more", "已没有等待确认的移除"),
         ("is no longer followed", "已不再跟踪"),
+        ("is asked for clones again", "重新接收克隆任务"),
+        ("is reached by a relay again", "中继已重新连接"),
         # The fleet
         ("every repo has room", "所有仓库都有空间"),
         ("enough workers are back", "足够多的工作节点已恢复，其余的重新计时"),

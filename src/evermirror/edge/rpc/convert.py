@@ -52,7 +52,9 @@ from evermirror.edge.rpc.convert_values import (
 )
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
 from evermirror.model.messages import Report
+from evermirror.model.relay import NodeId
 from evermirror.model.wire import (
+    UNREACHED_MAX,
     Access,
     Accused,
     Answer,
@@ -129,8 +131,9 @@ def _up_out(frame: Up) -> pb.Up:
     match frame:
         case Hello():
             return pb.Up(hello=_hello_out(frame))
-        case Beat(status):
-            return pb.Up(beat=pb.Beat(status=status_out(status)))
+        case Beat(status, unreached):
+            nodes = bounded(unreached, "Beat.unreached", items_max=UNREACHED_MAX)
+            return pb.Up(beat=pb.Beat(status=status_out(status), unreached=nodes))
         case Holding(items, last):
             return pb.Up(holding=pb.Holding(items=[held_out(item) for item in items], last=last))
         case Numbered():
@@ -179,7 +182,8 @@ def _up_in(m: pb.Up) -> Up:
         case "beat":
             if not m.beat.HasField("status"):
                 raise FrameInvalid("Beat.status is missing")
-            return Beat(status_in(m.beat.status))
+            nodes = bounded(m.beat.unreached, "Beat.unreached", items_max=UNREACHED_MAX)
+            return Beat(status_in(m.beat.status), tuple(NodeId(name(n, "Beat.unreached")) for n in nodes))
         case "holding":
             return Holding(held_list_in(m.holding.items, "Holding.items"), m.holding.last)
         case "numbered":

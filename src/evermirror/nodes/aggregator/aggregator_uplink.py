@@ -26,7 +26,7 @@ from evermirror.model.access import Role
 from evermirror.model.changes import RepoHolders
 from evermirror.model.failure import FailureError
 from evermirror.model.messages import HeldRepo, WorkerStatus
-from evermirror.model.relay import RelayAddress
+from evermirror.model.relay import NodeId, RelayAddress
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import (
     PROTOCOL,
@@ -71,6 +71,10 @@ class Collection(Protocol):
         ...
 
     def holders_told(self, items: tuple[RepoHolders, ...]) -> None: ...
+
+    def unreached(self) -> tuple[NodeId, ...]:
+        """Holders that cannot be read from now; bounded."""
+        ...
 
     async def served(self, after: RepoKey | None, limit: int) -> list[HeldRepo]:
         """What is served, in the order of keys."""
@@ -316,5 +320,5 @@ class AggregatorUplink:
 
     async def _keep_beating(self, connection: Connection, gap_s: float) -> None:
         while True:
-            await connection.send(Beat(self.status()))
+            await connection.send(Beat(self.status(), self._attached.unreached()))
             await asyncio.sleep(gap_s)

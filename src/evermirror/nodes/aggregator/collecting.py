@@ -59,7 +59,7 @@ from evermirror.model.failure import FailureError
 from evermirror.model.messages import HeldRepo, WorkerStatus
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
-from evermirror.model.wire import Accused, Changes
+from evermirror.model.wire import UNREACHED_MAX, Accused, Changes
 from evermirror.nodes.aggregator.collect_alerts import Alerts
 from evermirror.nodes.aggregator.collect_figures import CollectingFigures, status_of
 from evermirror.nodes.aggregator.collect_inbox import Inbox, Item, Read, Told, Wish
@@ -269,6 +269,10 @@ class Collecting:
         if reachable != self._reachable:
             self._reachable = reachable
             self._inbox.put(Reachability(reachable))
+
+    def unreached(self) -> tuple[NodeId, ...]:
+        """Holders that were heard of and cannot be read from now, as many as are told."""
+        return tuple(sorted(self._nodes - self._reachable)[:UNREACHED_MAX])
 
     # Events
 

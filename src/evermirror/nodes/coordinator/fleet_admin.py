@@ -327,6 +327,9 @@ def _standing(
         elif worker.record.liveness is Liveness.DOWN:
             text = f"worker {name} is down; its repos go to others"
             yield StandingAlert(AlertKind.WORKER_DOWN, name, text)
+        if worker.unreachable:
+            text = f"worker {name} is reached by no relay; its repos go to others"
+            yield StandingAlert(AlertKind.UNREACHABLE, name, text)
         if worker.stalled:
             known = raised.get((AlertKind.SLOW, name))
             text = known.text if known is not None else f"worker {name} completes no first clones"

@@ -20,6 +20,7 @@ from evermirror.model.changes import Change, HolderReport, RepoHolders
 from evermirror.model.failure import FailureError
 from evermirror.model.messages import HeldRepo, WorkerStatus
 from evermirror.model.refs import RefsDigest
+from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import (
     Accused,
@@ -87,6 +88,7 @@ class Feed:
         self._sent = 0  # the last number that it was told and has not acknowledged; 0: none
         self._moved = asyncio.Event()
         self.status: WorkerStatus | None = None
+        self.unreached: frozenset[NodeId] = frozenset()  # holders that its relay has no line to
         self.told = 0  # changes, in this session
 
     @property
@@ -121,8 +123,8 @@ class Feed:
 
     async def _take(self, frame: Up) -> None:
         match frame:
-            case Beat(status=status):
-                self.status = status
+            case Beat(status=status, unreached=unreached):
+                self.status, self.unreached = status, frozenset(unreached)
             case Follow(since=since):
                 beyond = since > self._utc() * 1_000_000 + AHEAD
                 self._since, self._sent = 0 if beyond else since, 0

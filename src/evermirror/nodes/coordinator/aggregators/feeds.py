@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from evermirror.core.fleet.events import AggregatorsTold, CommandGiven
+from evermirror.core.fleet.events import AggregatorsTold, CommandGiven, UnreachedTold
 from evermirror.core.fleet.witnesses import Told, Witnesses
 from evermirror.edge.relay.seal import PASS_S
 from evermirror.edge.rpc.bounds import BoundedPeer
@@ -102,6 +102,7 @@ class Feeds:
         self._had = asyncio.Condition()  # told whenever one has something new
         self._named: tuple[RelayAddress, ...] = ()  # relays, as everybody was last told
         self._started_at = mono()
+        self._unreached_told: frozenset[WorkerId] = frozenset()
         self._some_told: bool | None = None  # whether there are aggregators, as the fleet was told
         self._user_tokens = False  # there are some, as aggregators were last told
         self._due = asyncio.Event()  # something is to be done before the next tick
@@ -183,6 +184,7 @@ class Feeds:
                     one.counts = False
                     await self._tell(self._witnesses.forget(one.node))
             await self._tell_presence()
+            await self._tell_unreached()
             tokens_changed = await self._tokens_changed()
             due = self._mono() - renewed_at >= RENEW_S
             clock_set = abs(self._utc() - self._mono() - clock_ahead_s) > STEP_S  # nodes judge passes by it
@@ -198,6 +200,20 @@ class Feeds:
         if known and some is not self._some_told:
             self._some_told = some
             await self._fleet.tell(AggregatorsTold(some))
+
+    async def _tell_unreached(self) -> None:
+        """Workers that none of the aggregators that are there can read from."""
+        told = [one.feed.unreached for one in self._known.values() if one.feed is not None]
+        nodes = frozenset.intersection(*told) if told else frozenset()
+        workers = frozenset(w for node in nodes if (w := self._worker_of(node)) is not None)
+        if workers != self._unreached_told:
+            self._unreached_told = workers
+            await self._fleet.tell(UnreachedTold(workers))
+
+    def _worker_of(self, node: NodeId) -> WorkerId | None:
+        number = node.removeprefix("worker/").partition("-")[0]
+        record = self._fleet.machine.record(WorkerId(int(number))) if number.isdecimal() else None
+        return record.id if record is not None and worker_node_id(record) == node else None
 
     def _away_too_long(self, one: _Aggregator) -> bool:
         return self._mono() - one.heard_at >= self._fleet.machine.settings.grace_s

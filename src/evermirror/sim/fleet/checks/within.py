@@ -15,6 +15,7 @@ from evermirror.core.fleet.copies import CopyState, Reason
 from evermirror.core.fleet.decisions import Assign, CopyRow, Send, Welcome
 from evermirror.core.fleet.flaps import faded, weight_factor
 from evermirror.core.fleet.views import WorkerView
+from evermirror.model.repo import RepoKey
 from evermirror.model.worker import Liveness, WorkerId, WorkerRecord
 from evermirror.sim.fleet.checks.shadow import Change, CopyStep, Scene
 
@@ -30,6 +31,7 @@ class Within:
         self._scene = scene
         self._settings = scene.world.plan.settings
         self._done: Counter[WorkerId] = Counter()  # clones done since the session began
+        self._barred: set[tuple[RepoKey, WorkerId]] = set()  # taken from it, as it could not clone it
 
     def changed(self, change: Change) -> None:
         for action in change.decision.actions:
@@ -40,6 +42,8 @@ class Within:
         for step in change.copies:
             if _is(step.before, CopyState.ASKED) and (step.told_held or _is(step.after, CopyState.DEFERRED)):
                 self._done[step.worker] += 1
+            if step.lost and step.key in change.salts:
+                self._barred.add((step.key, step.worker))
             if step.gained:
                 gained[step.worker].append(step)
         for action in change.decision.actions:
@@ -102,7 +106,7 @@ class Within:
         for step in gained:
             reason = _reason(step)
             beyond = (load if reason is Reason.OVERFULL else load - forced) > most
-            if not beyond or reason in (Reason.PINNED, Reason.KEPT):
+            if not beyond or reason in (Reason.PINNED, Reason.KEPT, Reason.SLOW):
                 continue
             for record in low:
                 if self._fits(record, step):
@@ -151,7 +155,8 @@ class Within:
         repo = self._scene.world.store.repos.get(step.key)
         allowed = repo is not None and (record.facts.trusted or not repo.trusted_only)
         steady = not record.flap_score  # the ring gives less to those that flap
-        return allowed and steady and record.id not in self._scene.shadow.copies[step.key]
+        barred = (step.key, record.id) in self._barred
+        return allowed and steady and not barred and record.id not in self._scene.shadow.copies[step.key]
 
 
 class _Crowd:
@@ -170,7 +175,7 @@ class _Crowd:
         record = view.record
         full = record.facts.capacity is not None and view.wanted >= record.facts.capacity
         alive = self._scene.shadow.keeps(record.id) and record.liveness is Liveness.ALIVE
-        return alive and view.accepting and not full
+        return alive and view.accepting and not view.stalled and not full
 
     @cached_property
     def private(self) -> tuple[int, int]:
