@@ -22,9 +22,47 @@ MAY_START_PROCESSES = {
     "faces/cli/joining.py": "becomes the node itself, without the token on its command line",
 }
 
+MAY_START_LOOPS = {
+    "edge/relay/serving.py": "lines to a relay: one that ends opens the next; a bug counts as a failed dial",
+    "edge/store/recorder.py": "sets aside what the database refuses, and waits for it otherwise",
+    "faces/api/event_stream.py": "as long as a request, which waits for it",
+    "nodes/supervisor.py": "supervises the others",
+}
+
 
 def package_complaints(check, folder: Path) -> list[str]:
     return [f"{name} {problem}" for name, text in house.sources(folder).items() for problem in check(text)]
+
+
+def test_nobody_starts_a_loop_that_could_die_unnoticed():
+    found = {name for name, text in house.sources(PACKAGE).items() if any(house.unsupervised_loops(text))}
+    assert found == set(MAY_START_LOOPS), "start it by a Supervisor (nodes/supervisor.py), or in a TaskGroup"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "asyncio.create_task(watch())\nasync def watch():\n    while True:\n        await look()",
+        "asyncio.ensure_future(self._watch(1))\nasync def _watch(n):\n    while 1:\n        await look()",
+        "loop.create_task(feed.run())",
+        "task = create_task(self.line.run(), name='line')",
+    ],
+)
+def test_an_unsupervised_loop_is_noticed(fault):
+    assert list(house.unsupervised_loops(fault))
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        "group.create_task(watch())\nasync def watch():\n    while True:\n        await look()",
+        "asyncio.create_task(ask())\nasync def ask():\n    await look()",
+        "asyncio.create_task(ask())\nasync def ask():\n    while waiting:\n        await look()",
+        "supervisor.start('watch', watch)",
+    ],
+)
+def test_a_loop_that_somebody_answers_for_is_fine(fine):
+    assert not list(house.unsupervised_loops(fine))
 
 
 @pytest.mark.parametrize("layer", ["core", "model"])

@@ -14,7 +14,6 @@ from evermirror.core.collect.events import DiskTold, Evicted, HoldersTold, Reach
 from evermirror.edge.git.command import Git, GitSettings
 from evermirror.edge.git.mirror import Mirrors, MirrorSettings
 from evermirror.edge.store.collected import Collected
-from evermirror.model.failure import FailureError
 from evermirror.model.relay import NodeId
 from evermirror.nodes.aggregator import collect_works, patient_store
 from evermirror.nodes.aggregator.collect_alerts import AGED_S, ALERTS_MAX, Alerts
@@ -116,7 +115,7 @@ async def test_a_read_that_fails_is_tried_again_until_it_works(store, monkeypatc
 async def test_a_file_that_can_never_be_read_is_given_up(store, monkeypatch):
     monkeypatch.setattr(patient_store, "AGAIN_S", 0.0)
     await rename(store, "repos", "away")
-    with pytest.raises(FailureError):
+    with pytest.raises(patient_store.FileUnreadable):
         await asyncio.wait_for(PatientStore(store).audited(0.5), 5)
 
 

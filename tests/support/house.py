@@ -162,3 +162,37 @@ def unknown_targets(markdown: str, makefile: str) -> Iterator[str]:
 def sources(folder: Path) -> Mapping[str, str]:
     """Every Python file below ``folder``: its path relative to it, its text."""
     return {p.relative_to(folder).as_posix(): p.read_text("utf-8") for p in sorted(folder.rglob("*.py"))}
+
+
+def unsupervised_loops(source: str) -> Iterator[str]:
+    """Tasks started with a bare ``create_task`` or ``ensure_future`` whose function, in the same file, loops
+    for ever: nobody would notice that one died. Tasks of a TaskGroup raise in their owner, which is fine."""
+    tree = ast.parse(source)
+    endless = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AsyncFunctionDef)
+        and any(_is_endless(inner) for inner in ast.walk(node) if isinstance(inner, ast.While))
+    }
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and _starts_task(node.func) and node.args):
+            continue
+        work = node.args[0]
+        name = _called(work.func) if isinstance(work, ast.Call) else ""
+        if name in endless or name in ("run", "keep"):
+            yield f"starts {name}() in a task that nobody supervises"
+
+
+def _is_endless(loop: ast.While) -> bool:
+    return isinstance(loop.test, ast.Constant) and bool(loop.test.value)
+
+
+def _starts_task(called: ast.expr) -> bool:
+    owner = (
+        called.value.id if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) else ""
+    )
+    return _called(called) in ("create_task", "ensure_future") and owner in ("asyncio", "loop", "")
+
+
+def _called(called: ast.expr) -> str:
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")

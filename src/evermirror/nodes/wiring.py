@@ -106,6 +106,7 @@ async def make_worker(
         hands_back=not alone,
         remembers=not alone,
         supervisor=supervisor,
+        warnings=tuple if alone else supervisor.warnings,  # an all-in-one's own coordinator knows them
     )
     worker = Worker(parts, settings)
     uplink.attach(worker)

@@ -101,6 +101,7 @@ async def aggregating(
             side.served,
             side.store.any_private,
             server,
+            supervisor.states,
             clock,
         )
         app = await stack.enter_async_context(public_face(face))

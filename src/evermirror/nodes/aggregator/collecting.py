@@ -109,7 +109,9 @@ class Collecting:
         readers: Readers,
         clock: Callable[[], float],
         chance: random.Random,
+        warnings: Callable[[], tuple[str, ...]],
     ) -> None:
+        self._warnings = warnings  # of the process, besides those that the machine tells
         self._make_machine, self._make_works = machine, works
         self._settings = settings
         self._store = store
@@ -176,7 +178,7 @@ class Collecting:
 
     def status(self) -> WorkerStatus:
         """For the coordinator."""
-        return status_of(self.figures(), self.alerts.texts(), self._clock())
+        return status_of(self.figures(), (*self._warnings(), *self.alerts.texts()), self._clock())
 
     def figures(self) -> CollectingFigures:
         """For people and for Prometheus."""

@@ -86,7 +86,7 @@ async def collecting_side(
         uplink.relay, uplink.on_access = reached.address, reached.on_access
         uplink.http_url = http_url
         readers = Readers(clock)
-        parts = _Parts(config, git, store, mirrors, readers, uplink, reached, clock)
+        parts = _Parts(config, git, store, mirrors, readers, uplink, reached, clock, supervisor)
         care, collecting = await _collecting(parts, settings, stack)
         uplink.attach(collecting)
         reached.tell_arrivals(collecting.arrived)
@@ -111,6 +111,7 @@ class _Parts:
     uplink: AggregatorUplink
     reached: Reaching
     clock: SteadyClock
+    supervisor: Supervisor
 
 
 async def _collecting(
@@ -140,6 +141,7 @@ async def _collecting(
         readers=parts.readers,
         clock=clock,
         chance=random.Random(),  # noqa: S311 - picks what is audited; nobody outside sees it
+        warnings=parts.supervisor.warnings,
     )
     return care, collecting
 

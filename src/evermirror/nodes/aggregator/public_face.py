@@ -21,6 +21,7 @@ from evermirror.faces.api.aggregator_state import AggregatorSources
 from evermirror.faces.api.auth import Auth, AuthSettings
 from evermirror.faces.api.git_metrics import GitCollector
 from evermirror.faces.api.git_service import GitService
+from evermirror.faces.api.part_metrics import PartCollector
 from evermirror.faces.pass_on.app import PassOnSettings, create_pass_on
 from evermirror.faces.pass_on.upstream import Upstream, http_client
 from evermirror.nodes.aggregator.aggregator_relay import Reaching
@@ -28,6 +29,7 @@ from evermirror.nodes.aggregator.aggregator_uplink import AggregatorUplink
 from evermirror.nodes.aggregator.collecting import Collecting
 from evermirror.nodes.aggregator.remote_tokens import RemoteTokens
 from evermirror.nodes.http_server import api_settings
+from evermirror.nodes.supervisor import PartState
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +46,7 @@ class FaceParts:
     served: GitService
     any_private: Callable[[], Awaitable[bool]]
     server: GitServer
+    part_states: Callable[[], tuple[PartState, ...]]
     clock: Callable[[], float]
 
 
@@ -100,6 +103,7 @@ def _registry(parts: FaceParts) -> CollectorRegistry:
     registry.register(
         AggregatorCollector(parts.collecting.figures, parts.reached.figures, lambda: parts.uplink.connected)
     )
+    registry.register(PartCollector(parts.part_states))
     return registry
 
 

@@ -22,6 +22,7 @@ from evermirror.faces.api.fleet_metrics import FleetCollector
 from evermirror.faces.api.git_metrics import GitCollector
 from evermirror.faces.api.git_service import GitService
 from evermirror.faces.api.hook_metrics import HookCollector
+from evermirror.faces.api.part_metrics import PartCollector
 from evermirror.faces.api.pull_metrics import PullCollector
 from evermirror.nodes.coordinator.lead import Lead
 from evermirror.nodes.http_server import api_settings, serving_as_set
@@ -59,6 +60,7 @@ async def http_front(
     feed = lead.event_feed
     lead.metrics.registry.register(EventCollector(lambda: feed.told, lambda: feed.followers))
     lead.metrics.inside.register(AlertCollector(lead.alerts.figures))
+    lead.metrics.inside.register(PartCollector(lead.supervisor.states))
     lead.metrics.inside.register(EventHookCollector(lead.events.figures))
     lead.metrics.inside.register(CredentialCollector(lead.credential_watch.expiries))
     settings = api_settings(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from evermirror.core.schedule.scheduler import Scheduler
 from evermirror.edge.git.probe import Prober
@@ -34,6 +35,7 @@ class Bulletins:
         tally: Tally,
         room: Room,
         clock: Callable[[], float],
+        warnings: Callable[[], tuple[str, ...]],
     ) -> None:
         self._port = port
         self._scheduler = scheduler
@@ -43,6 +45,7 @@ class Bulletins:
         self._tally = tally
         self._room = room
         self._clock = clock
+        self._warnings = warnings  # more that people should know
 
     async def run(self) -> None:
         next_status = 0.0
@@ -78,7 +81,7 @@ class Bulletins:
         """How the worker is doing now."""
         now = self._clock()
         disk = self._room.look(now)
-        return status_of(
+        status = status_of(
             self._tally,
             self._scheduler,
             self._rounds.open.values(),
@@ -89,3 +92,4 @@ class Bulletins:
             accepting_clones=self._room.accepting,
             now=now,
         )
+        return replace(status, warnings=(*status.warnings, *self._warnings()))

@@ -83,7 +83,8 @@ class Caretaker:
     # Life
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Works until cancelled. Called again, it goes on with the queue, and puts those in line again whose
+        upkeep was cut short."""
         now = self._clock()
         for key in self._shelf.here:
             if key not in self._queue:

@@ -211,7 +211,7 @@ class Uplink:
     # Connections
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Called again, it dials anew: reports that were not acknowledged are sent again."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reports.write(), name="uplink writes")

@@ -93,6 +93,7 @@ class WorkerParts:
     about: Mapping[str, str] = field(default_factory=dict)  # versions, told with each failure
     remembers: bool = False  # its coordinator may be away at the start: it goes on with what it had
     supervisor: Supervisor = field(default_factory=Supervisor)
+    warnings: Callable[[], tuple[str, ...]] = tuple  # told with its status; none
 
 
 class Worker:
@@ -151,6 +152,7 @@ class Worker:
             tally=tally,
             room=self._room,
             clock=parts.clock,
+            warnings=parts.warnings,
         )
         self._hands_back = parts.hands_back
         self._leaving = Leaving(

@@ -71,7 +71,7 @@ class BulkOrders:
             self._enter(order)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Called again, it goes on with the first order in line, where the store has it."""
         while True:
             self._poke.clear()
             while self._line:

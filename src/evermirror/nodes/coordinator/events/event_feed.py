@@ -117,7 +117,8 @@ class EventFeed:
         self._publish(())
 
     async def run(self) -> None:
-        """Reads what is new, and removes what is old, until cancelled."""
+        """Reads what is new, and removes what is old, until cancelled. Called again, it reads on from the
+        last event that it published."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._read_on(), name="events read")
             group.create_task(self._clean_on(), name="events cleaned")
