@@ -49,6 +49,21 @@ async def test_a_body_that_never_ends_is_408(house):
     assert answer.status_code == 408
 
 
+async def test_a_body_that_trickles_is_408_long_before_its_time_is_over(house):
+    rule = BodyRule(max_bytes=1_000_000, timeout_s=3_600, window_s=0.2, window_bytes=1_000)
+    house.settings = replace(house.settings, limits=LimitSettings(body=rule))
+
+    async def trickle():
+        yield b" " * 900_000  # what came before is no credit
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    async with house.client() as client:
+        answer = await client.post("/api/git_urls", content=trickle(), headers=JSON)
+    assert answer.status_code == 408
+
+
 async def test_a_client_that_asks_too_often_waits(house):
     limits = LimitSettings(requests=Rate(per_s=0.001, burst=3.0))
     house.settings = replace(house.settings, limits=limits)

@@ -201,13 +201,15 @@ def _names(name: str, config: Config) -> Check:
 
 
 def _files(name: str, config: Config) -> Check:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    from evermirror.edge.net.accept import open_files_max
+
+    allowed, (_, hard) = open_files_max(), resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(FILES_MIN, 2 * config.limits.polls_in_flight + 20 * config.schedule.slots)
-    if 0 <= soft < wanted:
+    if allowed < wanted:
         return Check(
-            name, Level.WRONG, f"{soft} (at most {hard})", f"Raise it to {wanted}: ulimit -n {wanted}"
+            name, Level.WRONG, f"{allowed} (at most {hard})", f"Raise it to {wanted}: ulimit -n {wanted}"
         )
-    return Check(name, Level.FINE, str(soft))
+    return Check(name, Level.FINE, str(allowed))
 
 
 def _catalog(name: str, config: Config) -> Check:
