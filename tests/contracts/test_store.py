@@ -41,6 +41,7 @@ from evermirror.model.messages import Failed, HeldRepo, Kept, Progress, Released
 from evermirror.model.refs import RefChange
 from evermirror.model.repo import Host, Mode, Priority, RepoRecord, RepoSpec, RepoStatus
 from evermirror.model.task import TaskStatus, Trigger
+from evermirror.model.worker import AggregatorRecord
 from evermirror.nodes.service import RepoFilter
 
 A, B = "example.org/team/a", "example.org/team/b"
@@ -761,6 +762,31 @@ async def test_a_revoked_token_is_refused_and_its_name_is_free(store):
         with pytest.raises(NotFound):
             await store.revoke_token(unknown)
     assert len(await store.list_tokens()) == 2
+
+
+async def test_old_entries_of_the_audit_log_and_tokens_revoked_long_ago_are_removed(
+    store, clock, monkeypatch
+):
+    monkeypatch.setattr("evermirror.edge.store.audit.CLEANUP_CHUNK", 3)
+    for n in range(8):
+        await store.audit("ann", "token.revoked", f"old {n}")
+    for name in ("old", "bound", "live"):
+        await store.create_token(name, Role.AGGREGATOR)
+    _, bound, _ = await store.list_tokens()
+    await store.put_aggregator(AggregatorRecord(bound.id, "a"))
+    await store.revoke_token("old")
+    await store.revoke_token("bound")
+    clock.now += 100.0
+    await store.create_token("late", Role.READER)
+    await store.revoke_token("late")
+    await store.audit("ann", "token.revoked", "late")
+    assert await store.cleanup_audit(1050.0) == 8
+    assert [entry.subject for entry in await store.list_audit(100)] == ["late"]
+    assert await store.cleanup_tokens(1050.0) == 1
+    assert [token.name for token in await store.list_tokens()] == ["bound", "live", "late"]
+    assert (await store.cleanup_audit(1050.0), await store.cleanup_tokens(1050.0)) == (0, 0)
+    _, new = await store.create_token("new", Role.READER)
+    assert new.id == 5, "no id is given twice: nodes are known by them"
 
 
 async def test_tokens_of_nodes_are_nobodys_who_signs_in(store):

@@ -11,6 +11,7 @@ from evermirror.core.catalog.entry import CatalogEntry
 from evermirror.core.pull.settings import PullSettings
 from evermirror.core.watch.kinds import REPO_KINDS
 from evermirror.errors import Conflict, InvalidUrl, NotFound, Unavailable, UsageError
+from evermirror.model.access import Role
 from evermirror.model.alert import Alert, Level
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, Excused, Failed, Refused, ReleaseRepos, SyncNow
@@ -1008,6 +1009,17 @@ async def test_old_tasks_are_removed_and_open_and_young_ones_stay(house):
     await house.jobs().clean_up()
     page = await house.admin.tasks("a", size=10)
     assert {t.id for t in page.items} == {young.task_id, waiting.id}
+
+
+async def test_old_entries_of_the_audit_log_go_with_the_tasks_and_revoked_tokens_later(house):
+    await house.store.audit("ann", "token.revoked", "ci")
+    await house.store.create_token("ci", Role.READER)
+    await house.store.revoke_token("ci")
+    for days, entries, tokens in ((9, 1, 1), (11, 0, 1), (91, 0, 0)):
+        house.clock.now = T0 + days * 86_400
+        await house.jobs(audit_retention_s=10 * 86_400.0).clean_up()
+        found = [e for e in await house.store.list_audit(100) if e.action == "token.revoked"]
+        assert (len(found), len(await house.store.list_tokens())) == (entries, tokens), days
 
 
 async def test_jobs_come_by_their_crons_and_survive_a_database_in_trouble(house, monkeypatch):

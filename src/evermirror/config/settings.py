@@ -347,12 +347,15 @@ class Worker(Section):
 
 
 class Auth(Section):
-    """Who may do what."""
+    """Who may do what, and how long it is known who did."""
 
     tokens_required: Annotated[Literal["auto"] | bool, Kind.CHOICE] = Field(
         default="auto", description="auto: needed as soon as a token exists or the address is not loopback."
     )
     public_reads: Flag = Field(default=True, description="Reading needs no token.")
+    audit_retention: Annotated[MaybeDuration, BeforeValidator(_forever)] = Field(
+        default=365 * DAY, gt=0, description="Entries of the audit log are kept so long; none: for ever."
+    )
 
 
 class Client(Section):

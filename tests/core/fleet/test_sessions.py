@@ -163,6 +163,14 @@ def test_a_worker_may_take_another_name_that_is_free():
     assert len(fleet.machine.workers()) == 2
 
 
+@pytest.mark.parametrize("name", ["x" * 256, "ann\n", "\x1b[2Jann", "\u202eann"])
+def test_a_name_that_people_cannot_read_is_refused(name):
+    fleet = Fleet()
+    assert fleet.join(name).id is None
+    (refused,) = only(fleet, Refuse)
+    assert "printable letters" in refused.reason
+
+
 def test_a_retired_worker_is_refused():
     fleet, worker = one_worker()
     fleet.retire(worker)

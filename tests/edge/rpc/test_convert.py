@@ -436,3 +436,17 @@ def _synced() -> Synced:
     (report,) = up_of_bytes(synced().SerializeToString()).reports
     assert isinstance(report, Synced)
     return report
+
+
+def test_texts_of_a_failure_that_are_too_long_are_cut():
+    endless = "x" * 60_000
+    context = {f"word {n}": endless for n in range(100)}
+    failure = Failure(FailureKind.UNKNOWN, endless, endless, None, endless, endless, endless, context=context)
+    pushed = Pushed(TargetId(1), None, failure=failure, warning=endless)
+    report = dataclasses.replace(_synced(), pushes=(pushed,))
+    (told,) = up_of_bytes(up_to_bytes(Numbered(1, 1, (report,)))).reports[0].pushes
+    found = told.failure
+    assert [len(t) for t in (found.message, found.hint, found.git_command, told.warning)] == [8_192] * 4
+    assert (len(found.stdout), len(found.stderr), found.message[-1]) == (16_384, 16_384, "…")
+    assert len(found.context) == 64
+    assert {len(text) for text in found.context.values()} == {8_192}

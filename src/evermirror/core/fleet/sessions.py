@@ -19,6 +19,7 @@ from evermirror.core.fleet.decisions import AckReports, Other, Refuse, ReportTak
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import ReportId, WorkerConnected
 from evermirror.core.fleet.inbox import Inbox, Taken
+from evermirror.core.fleet.worker_texts import NAME_CHARS_MAX, is_worker_name
 from evermirror.model.worker import WEIGHT_MAX, WORKERS_MAX, WorkerId
 
 
@@ -79,6 +80,8 @@ class Sessions:
             return f"{WORKERS_MAX} workers are registered; retire those that do not come back"
         if not 0 < event.facts.weight <= WEIGHT_MAX:
             return f"a weight is above 0 and at most {WEIGHT_MAX:g}, not {event.facts.weight}"
+        if not is_worker_name(event.facts.name):
+            return f"a worker's name has at most {NAME_CHARS_MAX} printable letters: set worker.name"
         other = self._crew.named(event.facts.name)
         if other is not None and other is not member:
             name = event.facts.name

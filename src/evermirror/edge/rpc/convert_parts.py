@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from types import MappingProxyType
 
 from evermirror.edge.rpc.convert_values import (
+    OUTPUT_CHARS_MAX,
     FrameInvalid,
     bounded,
+    cut_in,
     digest_in,
     digest_out,
     finite,
@@ -21,7 +24,6 @@ from evermirror.edge.rpc.convert_values import (
     ref_in,
     ref_out,
     seal,
-    text_in,
     text_out,
 )
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
@@ -62,6 +64,7 @@ _WHY_OF = {number: value for value, number in _WHYS.items()}
 
 _NOTHING_KNOWN = pb.Activity(counts=NO_ACTIVITY.counts)  # nearly all of very many
 _COUNTS = 3  # of an Activity
+CONTEXT_MAX = 64  # words of a Failure; ours have a few
 _RHYTHM = 5  # numbers of one
 
 
@@ -227,18 +230,19 @@ def failure_in(m: pb.Failure) -> Failure:
     if m.kind == pb.FAILURE_KIND_UNSPECIFIED:
         raise FrameInvalid("Failure.kind is missing")
     context = {
-        text_in(word, "Failure.context"): text_in(told, "Failure.context") for word, told in m.context.items()
+        cut_in(word, "Failure.context"): cut_in(told, "Failure.context")
+        for word, told in islice(m.context.items(), CONTEXT_MAX)
     }
     return Failure(
         kind=_KIND_OF.get(m.kind, FailureKind.UNKNOWN),  # a newer side may know more kinds
-        message=text_in(m.message, "Failure.message"),
-        hint=text_in(m.hint, "Failure.hint"),
+        message=cut_in(m.message, "Failure.message"),
+        hint=cut_in(m.hint, "Failure.hint"),
         retry_after_s=finite(m.retry_after_s, "Failure.retry_after_s")
         if m.HasField("retry_after_s")
         else None,
-        git_command=text_in(m.git_command, "Failure.git_command"),
-        stdout=text_in(m.stdout, "Failure.stdout"),
-        stderr=text_in(m.stderr, "Failure.stderr"),
+        git_command=cut_in(m.git_command, "Failure.git_command"),
+        stdout=cut_in(m.stdout, "Failure.stdout", OUTPUT_CHARS_MAX),
+        stderr=cut_in(m.stderr, "Failure.stderr", OUTPUT_CHARS_MAX),
         corrupt=m.corrupt,
         context=MappingProxyType(context),
     )

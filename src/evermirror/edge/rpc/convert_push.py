@@ -9,6 +9,7 @@ from evermirror.edge.rpc.convert_values import (
     FrameInvalid,
     bounded,
     count,
+    cut_in,
     digest_in,
     digest_out,
     finite,
@@ -19,7 +20,6 @@ from evermirror.edge.rpc.convert_values import (
     oid_out,
     ref_in,
     ref_out,
-    text_in,
     text_out,
 )
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
@@ -100,7 +100,7 @@ def _pushed_in(m: pb.Pushed) -> Pushed:
         started_at=finite(m.started_at, "Pushed.started_at"),
         ended_at=finite(m.ended_at, "Pushed.ended_at"),
         failure=failure_in(m.failure) if m.HasField("failure") else None,
-        warning=text_in(m.warning, "Pushed.warning"),
+        warning=cut_in(m.warning, "Pushed.warning"),
     )
 
 
@@ -123,5 +123,5 @@ def _ref_in(m: pb.PushedRef) -> PushedRef:
         old=oid_in(m.old, "PushedRef.old") if m.HasField("old") else None,
         new=oid_in(m.new, "PushedRef.new") if m.HasField("new") else None,
         outcome=outcome,
-        reason=text_in(m.reason, "PushedRef.reason"),
+        reason=cut_in(m.reason, "PushedRef.reason"),
     )

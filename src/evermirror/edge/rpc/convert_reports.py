@@ -24,6 +24,7 @@ from evermirror.edge.rpc.convert_values import (
     bounded,
     count,
     counts,
+    cut_in,
     digest_in,
     digest_out,
     finite,
@@ -118,7 +119,7 @@ def report_in(m: pb.Report) -> Report:
         case "declined":
             return Declined(held_list_in(m.declined.items, "Declined.items"))
         case "handed_back":
-            reason = text_in(m.handed_back.reason, "HandedBack.reason")
+            reason = cut_in(m.handed_back.reason, "HandedBack.reason")
             return HandedBack(keys(m.handed_back.keys, "HandedBack.keys"), reason)
         case "deferred":
             return Deferred(keys(m.deferred.keys, "Deferred.keys"))
@@ -167,7 +168,7 @@ def progress_in(m: pb.Progress) -> Progress:
     return Progress(
         key=key(m.key, "Progress.key"),
         task_ids=_tasks_in(m.task_ids, "Progress.task_ids"),
-        phase=text_in(m.phase, "Progress.phase"),
+        phase=cut_in(m.phase, "Progress.phase"),
         percent=_percent_in(m),
         received_bytes=count(m.received_bytes, "Progress.received_bytes"),
         at=finite(m.at, "Progress.at"),

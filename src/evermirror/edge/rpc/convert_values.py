@@ -17,6 +17,8 @@ from evermirror.model.repo import RepoKey
 NAME_BYTES_MAX = 2048  # the longest URL that is accepted anywhere
 REF_BYTES_MAX = 65_535  # what fits a pkt-line: git itself tells no longer one
 TEXT_BYTES_MAX = 65_536  # of one text for people; a Failure keeps 8 KiB of git's output
+SHOWN_CHARS_MAX = 8_192  # of a message, a hint or a command, as kept and shown
+OUTPUT_CHARS_MAX = 16_384  # of git's own words; a Failure keeps 8 KiB of them
 BODY_BYTES_MAX = 6 * 1024 * 1024  # of an Answer
 SEAL_BYTES_MAX = 16_384  # of a pass or a ticket, whose largest part is a key
 TIME_MIN, TIME_MAX = -62_135_596_800.0, 253_402_300_799.0  # the years 1 to 9999, in seconds
@@ -115,6 +117,12 @@ def text_in(value: str, what: str, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
     if len(value) > bytes_max or (not value.isascii() and len(value.encode()) > bytes_max):
         raise FrameInvalid(f"{what} is longer than {bytes_max} bytes")
     return value
+
+
+def cut_in(value: str, what: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
+    """A text for people that the sender should have kept shorter: cut, and it shows."""
+    value = text_in(value, what)
+    return value if len(value) <= chars_max else value[: chars_max - 1] + _CUT
 
 
 def ref_out(value: str, what: str) -> bytes:

@@ -10,6 +10,7 @@ from evermirror.edge.store.tables import audit, settings
 from evermirror.model.access import AuditRecord
 
 LIST_MAX = 1000  # rows of one page
+CLEANUP_CHUNK = 10_000  # rows removed in one transaction
 
 
 async def note(db: Database, actor: str, action: str, subject: str, detail: object, *, now: float) -> None:
@@ -22,6 +23,19 @@ async def note(db: Database, actor: str, action: str, subject: str, detail: obje
     }
     async with db.write() as c:
         await c.execute(audit.insert(), values)
+
+
+async def cleanup(db: Database, older_than: float) -> int:
+    """Removes entries made before ``older_than`` (UTC seconds), some at a time, so that no other writer waits
+    for long; returns how many."""
+    old = sa.select(audit.c.id).where(audit.c.at < older_than).limit(CLEANUP_CHUNK).subquery()
+    total = 0
+    while True:
+        async with db.write() as c:
+            count = (await c.execute(audit.delete().where(audit.c.id.in_(sa.select(old.c.id))))).rowcount
+        total += count
+        if count < CLEANUP_CHUNK:
+            return total
 
 
 async def newest(db: Database, limit: int, before: int | None) -> tuple[AuditRecord, ...]:

@@ -385,7 +385,16 @@ class Store(
         """The same of tokens that people use: those of nodes do not count."""
         return await whole(tokens.exist(self._db, users=True))
 
+    async def cleanup_tokens(self, older_than: float) -> int:
+        """Removes tokens revoked before ``older_than`` (UTC seconds); returns how many. The audit log still
+        names them."""
+        return await whole(tokens.cleanup(self._db, older_than))
+
     # Audit and small facts
+
+    async def cleanup_audit(self, older_than: float) -> int:
+        """Removes entries made before ``older_than`` (UTC seconds); returns how many."""
+        return await whole(audit.cleanup(self._db, older_than))
 
     async def audit(self, actor: str, action: str, subject: str, detail: object = None) -> None:
         await whole(audit.note(self._db, actor, action, subject, detail, now=self._clock()))

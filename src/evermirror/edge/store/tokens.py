@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
-from evermirror.edge.store.tables import tokens
+from evermirror.edge.store.tables import aggregators, tokens, workers
 from evermirror.errors import Conflict, NotFound
 from evermirror.model.access import (
     NO_LIMITS,
@@ -102,6 +102,18 @@ async def _change(db: Database, id_or_name: int | str, **values: float | None) -
     if row is None:
         raise NotFound(f"no token {id_or_name!r}")
     return _out(row)
+
+
+async def cleanup(db: Database, older_than: float) -> int:
+    """Removes tokens revoked before ``older_than`` (UTC seconds); returns how many. One that a worker or an
+    aggregator is still known by stays with it."""
+    known = sa.union(
+        sa.select(workers.c.token_id).where(workers.c.token_id.is_not(None)),
+        sa.select(aggregators.c.token_id),
+    )
+    async with db.write() as c:
+        gone = tokens.delete().where(tokens.c.revoked_at < older_than, tokens.c.id.not_in(known))
+        return (await c.execute(gone)).rowcount
 
 
 async def exist(db: Database, *, users: bool) -> bool:

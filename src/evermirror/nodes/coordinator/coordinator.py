@@ -88,7 +88,7 @@ class Coordinator:
         self._followers = Followers(lambda: self.fleet)
         self._statuses: dict[WorkerId, WorkerStatus] = {}
         self._alerts = alerts or FleetAlerts()
-        self.figures = Figures(store, self._statuses, fresh_bound_s, clock, self._name_of)
+        self.figures = Figures(store, self._statuses, fresh_bound_s, clock, self._name_of, self._untrusted)
         self.figures.add_warnings(recorder.warnings)
         self._pulling: Pulling | None = None
         self._assigning = Assigning(store, lambda: self.fleet)
@@ -454,3 +454,8 @@ class Coordinator:
     def _name_of(self, worker: WorkerId) -> str | None:
         who = self.fleet.machine.record(worker)
         return who.facts.name if who is not None else None
+
+    def _untrusted(self, worker: WorkerId) -> str | None:
+        """Its name, where it is not trusted."""
+        who = self.fleet.machine.record(worker)
+        return who.facts.name if who is not None and not who.facts.trusted else None

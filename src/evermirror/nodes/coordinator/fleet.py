@@ -40,6 +40,7 @@ from evermirror.core.fleet.events import (
 )
 from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.machine import FleetMachine
+from evermirror.core.fleet.worker_texts import VERSION_CHARS_MAX, bounded_status
 from evermirror.edge.rpc.bounds import BoundedPeer
 from evermirror.edge.rpc.transport import Identity, Peer, PeerGone
 from evermirror.edge.store.collector import collector_paused
@@ -47,6 +48,7 @@ from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.writes import WorkerBound, Write
 from evermirror.model.access import Role
 from evermirror.model.messages import Report
+from evermirror.model.printable import short_line
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import (
     Access,
@@ -313,7 +315,8 @@ class Fleet:
     async def _converse(self, session: Session, hello: Hello) -> None:
         self._sessions[session.number] = session
         session.boot, session.name = hello.boot, hello.name
-        session.version, session.protocol = hello.version, hello.protocol
+        session.version = short_line(hello.version, VERSION_CHARS_MAX)
+        session.protocol = hello.protocol
         worker = self._enrol(self._connected(session, hello), session.peer.identity)
         if worker is not None:
             before = self._by_worker.get(worker)
@@ -361,6 +364,7 @@ class Fleet:
     def _heard(self, session: Session, worker: WorkerId, frame: Up) -> None:
         match frame:
             case Beat(status=status):
+                status = bounded_status(status)
                 accepting = status.accepting_clones or self._alone(session)
                 self._accepting[worker] = accepting
                 progress = hash(status.running) if status.running else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from evermirror.core.fleet.worker_texts import shown_hosts, shown_warnings
 from evermirror.core.watch.lately import Lately, Rates
 from evermirror.edge.store.counts import ClassCounts, OverviewCounts
 from evermirror.edge.store.store import Store
@@ -16,12 +17,12 @@ from evermirror.nodes.coordinator.course import Course
 from evermirror.nodes.service import Overview, Running
 
 RUNNING_MAX = 100  # running syncs that are shown
-HOSTS_MAX = 20
 
 
 class Figures:
     """The overview, counted when it is asked for, and its course, when ``run``. ``statuses`` are what the
-    workers last told; ``name_of`` tells a worker's name, where it is known."""
+    workers last told; ``name_of`` tells a worker's name, where it is known, ``untrusted`` that of one that
+    is not trusted."""
 
     def __init__(
         self,
@@ -30,12 +31,14 @@ class Figures:
         fresh_bound_s: float,
         clock: Callable[[], float],
         name_of: Callable[[WorkerId], str | None] = lambda worker: None,
+        untrusted: Callable[[WorkerId], str | None] = lambda worker: None,
     ) -> None:
         self._store = store
         self._statuses = statuses
         self._fresh_bound_s = fresh_bound_s
         self._clock = clock
         self._name_of = name_of
+        self._untrusted = untrusted
         self._started_at = clock()
         self._warnings: list[Callable[[], tuple[str, ...]]] = []
         self._counted = Counted[Overview](clock)
@@ -78,6 +81,7 @@ class Figures:
             counts=counts,
             statuses=self._statuses,
             name_of=self._name_of,
+            untrusted=self._untrusted,
             rates=self._lately.rates(now),
             warnings=[w for more in self._warnings for w in more()],
             fresh_bound_s=self._fresh_bound_s,
@@ -95,6 +99,7 @@ def overview_of(
     counts: OverviewCounts,
     statuses: Mapping[WorkerId, WorkerStatus],
     name_of: Callable[[WorkerId], str | None],
+    untrusted: Callable[[WorkerId], str | None],
     rates: Rates,
     warnings: Iterable[str],
     fresh_bound_s: float,
@@ -117,12 +122,12 @@ def overview_of(
         received_bytes_total=sum(s.received_bytes_total for s in told),
         running=tuple(running)[:RUNNING_MAX],
         queued_syncs=sum(s.queued_syncs for s in told),
-        hosts=tuple(h for s in told for h in s.hosts)[:HOSTS_MAX],
+        hosts=shown_hosts(statuses, untrusted),
         failures=counts.failures,
         disk_free_bytes=sum(s.disk_free_bytes for s in told),
         disk_total_bytes=sum(s.disk_total_bytes for s in told),
         accepting_clones=any(s.accepting_clones for s in told),
-        warnings=(*dict.fromkeys(w for s in told for w in s.warnings), *_held(counts), *warnings),
+        warnings=(*shown_warnings(statuses, untrusted), *_held(counts), *warnings),
         started_at=started_at,
         now=now,
         fresh_bound_s=fresh_bound_s,

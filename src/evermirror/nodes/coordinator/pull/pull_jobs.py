@@ -6,7 +6,8 @@ and comes again at its next time.
     scheduler    due projects are started (only where it is set; else as soon as they are due)
     statistics   how far all projects are: a point of the course of the day
     monitoring   what people should know of errors, and of what guards hold back; also once at the start
-    cleanup      tasks and points older than the retention go; also once at the start
+    cleanup      tasks and points older than the retention go, entries of the audit log older than theirs,
+                 and tokens revoked long ago; also once at the start
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ log = structlog.get_logger(__name__)
 
 HELD_PAGE = 500  # repos that a guard holds, asked for at once
 HELD_MAX = 10_000  # of those, told of one by one: beyond, no end of any is told
+REVOKED_KEPT_S = 90 * 86_400.0  # a revoked token is listed for so long; the audit log names it afterwards
 SLEEP_MAX_S = 60.0  # the wall clock may be set: the next time is looked up again this often
 
 
@@ -52,6 +54,7 @@ class JobSettings:
     monitoring: str | None = None
     cleanup: str | None = None
     rules: Rules = field(default_factory=Rules)
+    audit_retention_s: float | None = None  # None: for ever
 
 
 class PullJobs:
@@ -180,6 +183,11 @@ class PullJobs:
         removed = await self._store.cleanup_tasks(self._clock() - self._settings.retention_s)
         if removed:
             log.info("old tasks removed", tasks=removed)
+        now, audit_kept_s = self._clock(), self._settings.audit_retention_s
+        tokens = await self._store.cleanup_tokens(now - REVOKED_KEPT_S)
+        entries = await self._store.cleanup_audit(now - audit_kept_s) if audit_kept_s is not None else 0
+        if tokens or entries:
+            log.info("old records removed", revoked_tokens=tokens, audit_entries=entries)
 
     async def _classes(self, now: float) -> Mapping[Priority, ClassProgress]:
         return await self._store.pull_progress(now, self._syncing())

@@ -67,6 +67,7 @@ async def make_pulling(
             monitoring=_cron(jobs_set.error_monitoring),
             cleanup=_cron(jobs_set.task_cleanup),
             rules=Rules(failures_in_a_row=section.demote_after),  # as the machine tells of them
+            audit_retention_s=config.auth.audit_retention,
         ),
         store=store,
         pulling=pulling,
