@@ -469,6 +469,19 @@ def test_pulled_through_nothing_comes_above_the_mark_after_a_write_failed():
     assert [a.outcome for a in stage.want("two")] == [Outcome.NO_ROOM]
 
 
+def test_who_failed_for_lack_of_room_is_tried_as_soon_as_somebody_made_some():
+    stage = Stage()
+    stage.do(DiskTold(0.8, 1_000))
+    stage.change("one")
+    stage.end(End.NO_ROOM)
+    stage.tick(60)
+    stage.do(DiskTold(0.8, 1_000))
+    assert not stage.all(Fetch), "it waits"
+    stage.tick(1)
+    stage.do(DiskTold(0.5, 1_000))
+    assert [fetch.key for fetch in stage.all(Fetch)] == [row("one").key]
+
+
 def test_a_failed_write_closes_the_guard_and_is_told_to_clients():
     stage = Stage(rows=[row()])
     stage.want()

@@ -104,12 +104,29 @@ class Mirrors:
         self._refusals = fsck.Refusals(root / ".refused")
         self._incoming = Incoming(root, git, steps_after_bytes=self._settings.steps_after_bytes)
         try:
-            for path in (root, self._trash.folder, self._incoming.folder):
-                path.mkdir(parents=True, exist_ok=True)
+            self._made = self._make_folders()
         except OSError as error:
             raise EnvironmentUnfit(
                 f"cannot write to {root}: {error.strerror}", hint="set data.dir to a folder that is yours"
             ) from error
+
+    def _make_folders(self) -> tuple[int, int]:
+        """By which the root is known again."""
+        for path in (self._root, self._trash.folder, self._incoming.folder):
+            path.mkdir(parents=True, exist_ok=True)
+        made = self._root.stat()
+        return made.st_dev, made.st_ino
+
+    async def mend_root(self) -> bool:
+        """Make the folder of all mirrors again where somebody removed it. True: it is another one than
+        before, and what was in it may be gone. Raises FailureError."""
+        # Who takes a lock makes the root again, maybe with its old number, but not what is in it.
+        before = self._made if await asyncio.to_thread(self._incoming.folder.is_dir) else None
+        try:
+            self._made = await asyncio.to_thread(self._make_folders)
+        except OSError as error:
+            raise FailureError(folder.failure_of(error)) from error
+        return self._made != before
 
     def path(self, key: RepoKey) -> Path:
         """Where the mirror of ``key`` is, or would be."""
@@ -388,8 +405,11 @@ class Mirrors:
         return await asyncio.to_thread(folder.size_of, self.path(key))
 
     def disk_usage(self) -> DiskUsage:
-        """Of the file system that the mirrors are on."""
-        return folder.disk_usage(self._root)
+        """Of the file system that the mirrors are on; while their folder is gone, of the one around it."""
+        try:
+            return folder.disk_usage(self._root)
+        except FileNotFoundError:
+            return folder.disk_usage(self._root.parent)
 
     # Removal
 
