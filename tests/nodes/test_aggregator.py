@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import structlog
 
 from evermirror.core.collect.events import End
 from evermirror.core.collect.rows import How
@@ -261,6 +262,40 @@ async def test_a_mirror_that_vanishes_meanwhile_is_fetched_again_for_the_client_
         assert (await asked(node, key)).status_code == 200
         assert await fleet.tip(node, key) == repo.tip()
         assert node.side.collecting.figures().attempts == {End.DONE: 2}
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_the_folder_of_all_mirrors_removed_meanwhile_is_made_and_they_are_fetched_again(
+    fleet, monkeypatch, is_made_again
+):
+    """By nobody's asking. Whoever takes a lock may have made the folder again before anybody looks."""
+    monkeypatch.setattr(collecting, "DISK_S", 0.1)
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        repos = dict([await fleet.add("one"), await fleet.add("two")])
+        await fleet.until_here(node, *repos.values())
+        root = node.config.data.dir / "collected"
+        with structlog.testing.capture_logs() as logs:
+            await asyncio.to_thread(shutil.rmtree, root)
+            if is_made_again:
+                root.mkdir()
+            paths = {repo: node.side.mirrors.path(RepoKey(key)) for repo, key in repos.items()}
+            await fleet.until(lambda: _is(lambda: all(path.is_dir() for path in paths.values())))
+        assert set(node.side.collecting.figures().attempts) == {End.DONE}
+        told = [line["log_level"] for line in logs if "folder of mirrors was removed" in line["event"]]
+        assert told == ["error"]
+        for repo, key in repos.items():
+            await fleet.until_tip(node, key, repo.tip())
+            assert read_refs(paths[repo]) == read_refs(repo.path)
+
+
+async def test_trouble_with_our_own_disk_is_no_holders_fault(fleet):
+    async with fleet.coordinator(), fleet.worker("w1"), fleet.aggregator() as node:
+        locks = node.config.data.dir / "collected" / ".locks"
+        locks.write_text("a file where a folder should be")
+        await fleet.add("one")
+        attempts = node.side.collecting.figures
+        await fleet.until(lambda: _is(lambda: sum(attempts().attempts.values()) > 0))
+        assert set(attempts().attempts) == {End.FAILED}
 
 
 async def test_a_mirror_that_upkeep_finds_damaged_is_replaced_and_served_again(fleet, monkeypatch):

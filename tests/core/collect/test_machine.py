@@ -469,6 +469,21 @@ def test_pulled_through_nothing_comes_above_the_mark_after_a_write_failed():
     assert [a.outcome for a in stage.want("two")] == [Outcome.NO_ROOM]
 
 
+def test_who_failed_for_lack_of_room_is_tried_as_soon_as_somebody_made_some():
+    stage = Stage()
+    stage.do(DiskTold(0.8, 1_000))
+    stage.change("one")
+    stage.end(End.NO_ROOM)
+    stage.tick(60)
+    stage.do(DiskTold(0.8, 1_000))
+    assert not stage.actions, "it waits"
+    stage.tick(1)
+    stage.do(DiskTold(0.5, 1_000))
+    assert len(stage.all(AskHolders)) == 1, "those told a minute ago may be others by now"
+    stage.told(holder())
+    assert stage.order.key == row("one").key
+
+
 def test_a_failed_write_closes_the_guard_and_is_told_to_clients():
     stage = Stage(rows=[row()])
     stage.want()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.core.schedule.disk import HOLD_S, HYSTERESIS, DiskGuard, percent_full
+from evermirror.core.schedule.disk import HOLD_S, HYSTERESIS, SETTLE_S, DiskGuard, percent_full
 
 T0 = 1_700_000_000.0
 HIGH = 0.9
@@ -75,23 +75,51 @@ EVENTS = st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.floats(0, 400)), 
 
 @given(high=st.floats(0.03, 1), events=EVENTS)
 def test_it_never_accepts_at_or_above_the_mark_nor_soon_after_a_failed_write(high, events):
-    guard, now, failed_at = DiskGuard(high), T0, -math.inf
+    """Soon after a failed write it does where room was made meanwhile."""
+    guard, now, failed_at, full, last = DiskGuard(high), T0, -math.inf, 0.0, 0.0
     for share, fails, passes in events:
         now += passes
         before = guard.accepting
         if fails:
             guard.write_failed(now)
-            failed_at = now
+            failed_at, full = now, last
             assert not guard.accepting
             before = False
         after = guard.observe(share, now)
+        last = share
         assert after is guard.accepting
+        if now < failed_at + SETTLE_S:
+            full = min(full, share)
+        elif share <= full - HYSTERESIS:
+            failed_at = -math.inf
         if share >= high or now < failed_at + HOLD_S:
             assert not after
         elif share < high - HYSTERESIS:
             assert after
         else:
             assert after is before
+
+
+def test_room_that_somebody_makes_opens_it_at_once(guard):
+    guard.observe(0.99, T0)
+    guard.write_failed(T0 + 1)
+    assert not guard.observe(0.99, T0 + 20)
+    assert guard.observe(0.5, T0 + 21)
+    assert not guard.lacked_room(T0 + 21)
+
+
+def test_room_that_a_failed_write_gives_back_opens_nothing(guard):
+    """A clone that does not fit would be tried again and again."""
+    guard.observe(0.99, T0)
+    guard.write_failed(T0 + 1)
+    assert not guard.observe(0.6, T0 + 2), "what git had written so far is removed"
+    assert not guard.observe(0.6, T0 + HOLD_S - 1)
+    assert guard.observe(0.57, T0 + HOLD_S - 1), "now somebody made room"
+
+
+def test_a_clock_that_is_set_back_does_not_keep_it_closed(guard):
+    guard.write_failed(T0 + 3600)
+    assert guard.observe(0.1, T0)
 
 
 def test_it_says_why_with_the_figure_and_the_setting(guard):

@@ -423,6 +423,22 @@ def test_a_time_that_is_a_little_earlier_counts_as_the_latest_seen():
     assert it.next_wake(T0 + 990) == T0 + 1060
 
 
+def test_who_failed_for_lack_of_room_is_due_when_there_is_some():
+    it = scheduler("a/1", "b/1", "c/1", min_gap_s=1.0)
+    full, odd = Failure(FailureKind.DISK_FULL, "no room"), Failure(FailureKind.UNKNOWN, "odd")
+    for _ in range(3):
+        key = it.take(T0)
+        it.failed(key, odd if key == "c/1" else full, T0)
+    assert it.take(T0 + 50) is None
+    it.room_again(T0 + 50)
+    assert {it.take(T0 + 50), it.take(T0 + 50)} == {"a/1", "b/1"}
+    assert it.take(T0 + 50) is None, "what failed for another reason waits on"
+    it.polled("a/1", T0 + 51)
+    it.remove(["b/1"], T0 + 51)
+    it.room_again(T0 + 52)
+    assert it.take(T0 + 51.5) is None
+
+
 HOUR = 3600.0
 
 

@@ -17,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from evermirror.edge.store.database import Database, parse_place
+from evermirror.edge.store.failures import failure_of
 from evermirror.edge.store.migrate import migrate, pending_migrations, rehearse
 from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import RepoVerified
@@ -417,3 +418,62 @@ async def test_what_a_close_meets_leaves_no_connection_at_the_server(postgres_da
                 await asyncio.sleep(0.05)
     finally:
         await looking.close()
+
+
+# Damage
+
+
+async def made(path):
+    store = await Store.open(f"sqlite:///{path}")
+    await store.upsert_repos([repo(f"example.org/team/{n:03}") for n in range(300)])
+    await store.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: b"no database at all" * 1000,
+        lambda whole: whole[:100] + b"\xff" * 3000 + whole[3100:],
+        lambda whole: whole.replace(b"CREATE TABLE", b"CREATE TABLR"),
+    ],
+    ids=["no database", "its first page", "a schema that makes no sense"],
+)
+async def test_a_damaged_file_is_told_with_a_hint_to_restore_a_backup(tmp_path, damage):
+    path = tmp_path / "s.db"
+    path.write_bytes(damage(await made(path)))
+    with pytest.raises(EnvironmentUnfit) as told:
+        await Store.open(f"sqlite:///{path}")
+    assert "damaged" in str(told.value)
+    assert "from a backup" in told.value.hint
+
+
+async def test_damage_that_comes_while_it_runs_is_told_with_what_to_do(tmp_path):
+    path = tmp_path / "s.db"
+    whole = await made(path)
+    store = await Store.open(f"sqlite:///{path}")
+    try:
+        path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
+        with pytest.raises(FailureError) as told:
+            await store.upsert_repos([repo(f"example.org/more/{n:03}") for n in range(300)])
+    finally:
+        await store.close()
+    assert "damaged, restore it from a backup" in told.value.failure.message
+    assert "from a backup" in told.value.failure.hint
+
+
+@pytest.mark.parametrize("state", ["XX001", "XX002"])
+def test_damage_that_postgresql_reports_is_no_bug_and_says_what_to_do(state):
+    class Corrupted(Exception):
+        sqlstate = state
+
+    failure = failure_of(Corrupted("invalid page in block 3"))
+    assert "damaged, restore it from a backup: invalid page" in failure.message
+    assert "PostgreSQL's log" in failure.hint
+
+
+async def test_a_file_that_may_not_be_written_is_not_told_as_a_server_that_is_away(tmp_path):
+    (tmp_path / "s.db").mkdir()
+    with pytest.raises(EnvironmentUnfit) as told:
+        await Store.open(f"sqlite:///{tmp_path}/s.db")
+    assert "server" not in told.value.hint

@@ -78,6 +78,7 @@ class Collector:
         self._accuser = Accuser(self._queue, self._starter.accused)
         self._scans = {first: Scan(first, settings) for first in (False, True)}
         self._last: float | None = None
+        self._no_room: set[RepoKey] = set()  # failed for lack of it since there last was some
 
     # Views
 
@@ -327,6 +328,7 @@ class Collector:
         job.try_now = verdict.next_holder or bool(verdict.upstream_away_s and case.holder is not None)
         if verdict.no_room:
             self._room.write_failed(now, draft)
+            self._no_room.add(job.key)
         if verdict.tell_doubt:
             draft.act(DoubtReports(job.key))
         if verdict.split:
@@ -379,12 +381,22 @@ class Collector:
     # The disk
 
     def _disk(self, event: DiskTold, now: float, draft: Draft) -> None:
+        before = self._room.accepting
         self._room.looked(event, now, draft)
+        if self._room.accepting and not before:
+            self._room_again(now, draft)
         for row in self._room.to_evict(event, self._is_busy):
             job = self._queue.get(row.key)
             self._room.evict(row if job is None else job.row, draft)
             if job is not None:
                 self._drop(job)
+
+    def _room_again(self, now: float, draft: Draft) -> None:
+        """Who failed for lack of room need not wait for its next try."""
+        lacked, self._no_room = self._no_room, set()
+        for job in [job for key in lacked if (job := self._queue.get(key)) is not None]:
+            job.try_now, job.rest_until = True, 0.0
+            self._move_on(job, now, draft)
 
     def _is_busy(self, key: RepoKey) -> bool:
         job = self._queue.get(key)

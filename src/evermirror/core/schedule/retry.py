@@ -7,7 +7,7 @@
 | AUTH_FAILED       | yes    | at max_gap (24 h when off); nothing is ever deleted      |
 | NOT_FOUND         | yes    | the same                                                 |
 | RATE_LIMITED      | no     | when the host lets us: the whole host waits              |
-| DISK_FULL         | no     | 5 min                                                    |
+| DISK_FULL         | no     | as soon as the disk guard sees room again; else 5 min    |
 | CONFLICT          | no     | normal schedule: a person is needed, looking is not      |
 | PERMISSION_DENIED | no     | normal schedule: it is a target's matter                 |
 """
@@ -25,7 +25,7 @@ BACKOFF_FIRST_S = 60.0  # a hiccup is over in a minute
 BACKOFF_LAST_S = 3600.0  # longer ones are looked at hourly at most
 BACKOFF_JITTER = 0.1  # share of the delay: repos that failed together do not come back together
 SLOW_DEFAULT_S = 86400.0  # a repo that is gone or closed, where max_gap is off
-DISK_FULL_S = 300.0  # someone has to make room
+DISK_FULL_S = 300.0  # where room that was made does not show: a quota
 
 # Failures after which the backoff has reached its end: from here on the policy's order decides again.
 BACKOFF_STEPS = 7

@@ -70,6 +70,7 @@ class Scheduler:
         self._polls = 0  # in flight
         self._silent_polls = 0  # those of them at hosts that were silent when they began
         self._set_back = SetBack()
+        self._no_room: set[RepoKey] = set()  # failed for lack of it since there last was some
 
     # Which repos there are
 
@@ -97,6 +98,7 @@ class Scheduler:
                 continue
             touched.add(repo.host)
             self._known.host_of(repo).queue.leave(repo)
+            self._no_room.discard(key)
             if repo.phase is _CHANGED:
                 self._slots.drop(key)
                 repo.phase = _WAITING
@@ -147,6 +149,12 @@ class Scheduler:
     def allow_clones(self, allowed: bool) -> None:
         """The disk guard's switch: while it is off first clones wait."""
         self._slots.clones_allowed = allowed
+
+    def room_again(self, now: float) -> None:
+        """The disk has room again: who failed for lack of it is due at once."""
+        lacked, self._no_room = self._no_room, set()
+        for repo in (self._known.repos[key] for key in lacked if key in self._known.repos):
+            self._standing.at_once(repo, self._at(now))
 
     # Polls
 
@@ -280,6 +288,8 @@ class Scheduler:
         repo, host = self._end(key, _POLLING, _CHANGED, _SYNCING)
         if transferred and failure.kind is FailureKind.NETWORK_TIMEOUT:
             host.connections.stuck = True
+        if failure.kind is FailureKind.DISK_FULL:
+            self._no_room.add(key)
         verdict = self._setbacks.failed(repo, host, failure, now, jitter)
         if not verdict.diverted and key in self._known.repos:
             verdict = replace(verdict, next_attempt_at=self.explain(key, now).next_poll_at)

@@ -120,7 +120,8 @@ class Mirrors:
     async def mend_root(self) -> bool:
         """Make the folder of all mirrors again where somebody removed it. True: it is another one than
         before, and what was in it may be gone. Raises FailureError."""
-        before = self._made
+        # Who takes a lock makes the root again, maybe with its old number, but not what is in it.
+        before = self._made if await asyncio.to_thread(self._incoming.folder.is_dir) else None
         try:
             self._made = await asyncio.to_thread(self._make_folders)
         except OSError as error:

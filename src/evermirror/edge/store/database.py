@@ -44,6 +44,9 @@ READER_CACHE_KB = 256  # each; the system keeps the same pages, and gives them t
 # Writers on PostgreSQL take turns: two batches that touch the same rows in different order would deadlock.
 PG_WRITE_LOCK = 0x65766572_0001
 
+_CHECK_FILE = "Check database.url, that this user may read and write the file, and that the disk has room"
+_CHECK_SERVER = "Check database.url, that the server runs, and that this user may use it"
+
 Along = Callable[[AsyncConnection], Awaitable[None]]  # what else is written in a transaction
 
 
@@ -123,9 +126,10 @@ class Database:
             reason = failure.message if failure is not None else told_shortly(e, place.secret)
             # A server that does not let us in is weather; a file, or an option the driver refuses, is not.
             is_weather = failure is not None and place.path is None
+            usual = _CHECK_FILE if place.path is not None else _CHECK_SERVER
             raise (DatabaseUnreachable if is_weather else EnvironmentUnfit)(
                 f"the database {place.shown} cannot be opened: {reason}",
-                hint="Check database.url, that the server runs, and that this user may use it",
+                hint=(failure.hint if failure is not None else "") or usual,
             ) from None
         return database
 
@@ -384,7 +388,7 @@ class _Told:
         return None
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        known = isinstance(error, DBAPIError | OSError | PoolTimeout | sqlite3.Error)
+        known = isinstance(error, DBAPIError | OSError | PoolTimeout | sqlite3.Error | UnicodeDecodeError)
         if error is not None and (known or hasattr(error, "sqlstate")):  # asyncpg's own, used bare
             failure = failure_of(error, self._secret)
             if failure is not None:

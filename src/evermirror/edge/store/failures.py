@@ -30,6 +30,7 @@ _PG_OTHER_TABLES = {
     "42",  # no such table or column, or no right to it
 }
 _SQLITE_UNUSABLE = ("no such table", "no such column", "no such index", "Cannot operate on a closed")
+_PG_DAMAGED = ("XX001", "XX002")  # a page, an index
 
 _SQLITE_WEATHER = (
     "SQLITE_BUSY",
@@ -39,23 +40,28 @@ _SQLITE_WEATHER = (
     "SQLITE_READONLY",
     "SQLITE_PERM",
     "SQLITE_FULL",
-    "SQLITE_CORRUPT",
-    "SQLITE_NOTADB",
     "SQLITE_NOMEM",
     "SQLITE_PROTOCOL",
 )
-_RESTORE = "Stop evermirror and restore the database from a backup"
+_SQLITE_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
+_NO_TEXT = "Could not decode to UTF-8"  # of the driver, which gives it no name
+_RESTORE = "Stop evermirror and restore the database from a backup: `evermirror restore-backup`"
+_RESTORE_PG = "See PostgreSQL's log: restore the database from a backup; an index alone can be rebuilt"
 
 
 def failure_of(error: BaseException, secret: str = "") -> Failure | None:
     """None for what is no weather. ``secret`` is the password that must not be shown."""
     invalid, cause = isinstance(error, DBAPIError) and error.connection_invalidated, _cause(error)
     message = told_shortly(error, secret)
+    if isinstance(cause, UnicodeDecodeError):
+        return _damaged(message, _RESTORE)
     if isinstance(cause, sqlite3.Error):
         return _sqlite_failure(cause, message)
     state = str(getattr(cause, "sqlstate", None) or "")
     if state == _PG_DISK_FULL:
         return Failure(FailureKind.DISK_FULL, f"the database has no room: {message}")
+    if state in _PG_DAMAGED:
+        return _damaged(message, _RESTORE_PG)
     if isinstance(cause, PoolTimeout):
         return Failure(FailureKind.NETWORK_TIMEOUT, "all connections to the database are busy")
     if invalid or state[:2] in _PG_WEATHER or isinstance(cause, OSError):
@@ -88,12 +94,19 @@ def _cause(error: BaseException) -> BaseException:
 
 def _sqlite_failure(error: sqlite3.Error, message: str) -> Failure | None:
     name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(_SQLITE_DAMAGED) or str(error).startswith(_NO_TEXT):
+        return _damaged(message, _RESTORE)
     if not name.startswith(_SQLITE_WEATHER):
         return None
     if name.startswith("SQLITE_FULL"):
         return Failure(FailureKind.DISK_FULL, f"the database has no room: {message}")
-    hint = _RESTORE if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")) else ""
-    return Failure(FailureKind.UNKNOWN, f"the database cannot be used: {message}", hint=hint)
+    return Failure(FailureKind.UNKNOWN, f"the database cannot be used: {message}")
+
+
+def _damaged(message: str, hint: str) -> Failure:
+    """Also where only the message is told, as in logs, it says what to do."""
+    text = f"the database is damaged, restore it from a backup: {message}"
+    return Failure(FailureKind.UNKNOWN, text, hint=hint)
 
 
 def _first_line(error: BaseException) -> str:

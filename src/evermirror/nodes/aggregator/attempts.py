@@ -145,6 +145,8 @@ class Attempts:
             ended = course.ended(End.GUARDED, held.failure)
             return replace(ended, guard=held.memory)
         except FailureError as error:
+            if isinstance(error.__cause__, OSError) and error.failure.kind is not FailureKind.DISK_FULL:
+                return course.ended(End.FAILED, error.failure)  # our own disk, and no holder's doing
             return await self._of_git(course, fetch, error.failure)
         except Exception as error:
             return _broken(course, error)

@@ -35,15 +35,17 @@ async def _fetch_lost_again(store: Collected, mirrors: Mirrors, mode: CollectMod
     count, after = 0, None
     while rows := await store.here_after(after, PART):
         after = rows[-1].key
-        lost = await asyncio.to_thread(_without_mirror, mirrors, rows)
+        lost = set(await asyncio.to_thread(without_mirror, mirrors, rows))
         place = now if mode is CollectMode.FULL else None
-        await store.write([PutRow(replace(row, here=None, taken=None, place=place)) for row in lost])
+        gone = [replace(row, here=None, taken=None, place=place) for row in rows if row.key in lost]
+        await store.write([PutRow(row) for row in gone])
         count += len(lost)
     return count
 
 
-def _without_mirror(mirrors: Mirrors, rows: list[Row]) -> list[Row]:
-    return [row for row in rows if not mirrors.path(row.key).is_dir()]
+def without_mirror(mirrors: Mirrors, rows: list[Row]) -> list[RepoKey]:
+    """Those whose mirror is not on the disk."""
+    return [row.key for row in rows if not mirrors.path(row.key).is_dir()]
 
 
 async def _remove_unknown(store: Collected, mirrors: Mirrors, mode: CollectMode) -> int:

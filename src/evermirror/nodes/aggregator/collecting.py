@@ -63,6 +63,7 @@ from evermirror.model.wire import UNREACHED_MAX, Accused, Changes
 from evermirror.nodes.aggregator.collect_alerts import Alerts
 from evermirror.nodes.aggregator.collect_figures import CollectingFigures, status_of
 from evermirror.nodes.aggregator.collect_inbox import Inbox, Item, Read, Told, Wish
+from evermirror.nodes.aggregator.collect_start import PART, without_mirror
 from evermirror.nodes.aggregator.collect_works import CollectWorks
 from evermirror.nodes.aggregator.patient_store import PatientStore
 from evermirror.nodes.aggregator.readers import Readers
@@ -233,9 +234,24 @@ class Collecting:
 
     async def _keep_looking_at_disk(self) -> None:
         while True:
+            await self._mend_folder()
             usage = self._usage = await asyncio.to_thread(self._mirrors.disk_usage)
             self._inbox.put(DiskTold(usage.used_share, usage.total_bytes))
             await asyncio.sleep(DISK_S)
+
+    async def _mend_folder(self) -> None:
+        """Somebody may have removed the folder of all mirrors: what was in it is fetched again."""
+        try:
+            if not await self._mirrors.mend_root():
+                return
+            log.error("the folder of mirrors was removed: they are fetched again", alert=True)
+            after: RepoKey | None = None
+            while rows := await self._store.here_after(after, PART):
+                after = rows[-1].key
+                for key in await asyncio.to_thread(without_mirror, self._mirrors, rows):
+                    self._inbox.put(Lost(key, damaged=False))
+        except FailureError as error:
+            log.error("the folder of mirrors is gone, and cannot be made", reason=error.failure.message)
 
     async def _keep_counting(self) -> None:
         """A million rows take a second to count: then that is done seldom."""

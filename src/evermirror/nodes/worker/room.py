@@ -45,6 +45,7 @@ class Room:
         self._guard.observe(usage.used_share, now)
         self._scheduler.allow_clones(self.accepting)
         if self.accepting and not before:
+            self._scheduler.room_again(now)
             self._opened()
         return usage
 

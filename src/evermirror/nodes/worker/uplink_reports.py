@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import structlog
+from google.protobuf.message import DecodeError
 
 from evermirror.edge.rpc.convert import FRAME_BYTES_MAX
 from evermirror.edge.rpc.convert_reports import report_in, report_out
@@ -282,6 +283,6 @@ def _decoded(body: bytes) -> Report:
         return _NOTHING
     try:
         return report_in(pb.Report.FromString(body))
-    except (FrameInvalid, ValueError) as error:  # written by another version of the program
+    except (DecodeError, FrameInvalid, ValueError) as error:  # of another version of the program, or damaged
         log.warning("a report from before cannot be read: it is left out", reason=str(error))
         return _NOTHING
