@@ -8,6 +8,7 @@ from dataclasses import replace
 import httpx2
 import pytest
 
+from evermirror.core.fleet.rates import FleetRates
 from evermirror.core.fleet.reconcile import Reconciler
 from evermirror.edge.rpc import bounds
 from evermirror.edge.rpc.transport import Identity
@@ -21,6 +22,7 @@ from evermirror.model.refs import RefChange, RefsDigest
 from evermirror.model.repo import RepoKey, RepoStatus
 from evermirror.model.wire import Beat, Holding, Taken, Welcomed
 from evermirror.nodes.coordinator import fleet as fleet_module
+from evermirror.nodes.coordinator.fleet import Fleet
 from evermirror.nodes.coordinator.hearing import REPORT_TRIES, written
 from tests.support.crew import status_of
 from tests.support.followers import Worker, house_at
@@ -233,3 +235,30 @@ async def test_what_fails_behind_the_machine_loses_no_report_either(tmp_path, mo
             await odd.report(synced())
             await odd.settle()
             assert (await repo(house)).status is RepoStatus.ACTIVE
+
+
+async def test_a_tick_or_an_action_that_fails_ends_nothing(tmp_path, monkeypatch):
+    tick, acted, failures = FleetRates.tick, Fleet._send, []
+
+    def fails(self, *told):
+        if len(failures) < 2:
+            failures.append("tick")
+            raise IndexError("a bug")
+        tick(self, *told)
+
+    def fails_once(self, session, frame):
+        if isinstance(frame, Taken) and "send" not in failures and frame.seq == 1:
+            failures.append("send")
+            raise IndexError("a bug")
+        acted(self, session, frame)
+
+    monkeypatch.setattr(FleetRates, "tick", fails)
+    monkeypatch.setattr(Fleet, "_send", fails_once)
+    async with house_at(tmp_path) as house:
+        await house.add(A)
+        async with house.worker(1, "odd") as odd:
+            await odd.until_assigned(A)
+            await odd.report(failed())
+            await odd.report(failed())
+            await odd.settle()  # the second acknowledgement stands for both
+    assert failures == ["tick", "tick", "send"]
