@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evermirror.faces.api.auth import LOCAL, PUBLIC, Caller
 from evermirror.faces.api.buckets import Buckets, Rate
-from evermirror.faces.api.limits import BodyRule, LimitSettings
+from evermirror.faces.api.limits import BodyRule, LimitSettings, limited_by
 from tests.faces.api.fake import ManualClock
 
 JSON = {"content-type": "application/json"}
@@ -133,3 +134,13 @@ def test_buckets_forget_the_longest_idle_client_first():
     buckets = Buckets(Rate(1.0, 1.0), ManualClock(), max_names=2)
     for name in "abca":
         assert buckets.take(name) == 0
+
+
+def test_a_token_counts_for_itself_and_an_address_for_all_others():
+    def by(address, caller):
+        return limited_by({"client": (address, 1), "state": {"caller": caller}})
+
+    ci = Caller("ci", 1)
+    assert by("203.0.113.9", ci) == by("203.0.113.10", ci) != by("203.0.113.9", PUBLIC)
+    assert by("127.0.0.1", LOCAL) == by("127.0.0.1", PUBLIC) != by("127.0.0.2", LOCAL)
+    assert by("2001:db8::1", PUBLIC) == by("2001:db8::2", PUBLIC)
