@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from contextlib import asynccontextmanager
 
@@ -12,13 +13,17 @@ from evermirror.edge.rpc.join import join_token
 from evermirror.edge.rpc.pki import ca_fingerprint, open_ca
 from evermirror.edge.rpc.transport import PeerGone
 from evermirror.edge.store.store import Store
+from evermirror.errors import EnvironmentUnfit
 from evermirror.model.access import Role
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.wire import PROTOCOL, Hello, Rejected, Welcomed
+from evermirror.nodes import lifecycle
+from evermirror.nodes.all_in_one import UpOptions, up
 from evermirror.nodes.coordinator import door
 from evermirror.nodes.coordinator.coordinator_node import coordinating
 from evermirror.nodes.coordinator.own_ca import pki_folder
 from evermirror.nodes.membership_card import Card, LateDialer
+from evermirror.nodes.supervisor import Supervisor
 from tests.support.followers import config_at
 from tests.support.ports import free_port
 
@@ -108,7 +113,7 @@ async def test_a_door_that_waits_for_its_first_token_waits_for_the_database_too(
     async with coordinating(config) as node, asyncio.timeout(60):
         supervisor, store = node.supervisor, node.lead.store
         other = config_at(tmp_path / "data", server={"grpc_listen": f"127.0.0.1:{free_port()}"})
-        it = door.Door(other, store, node.lead.reception.serve, door.Supervisor())
+        it = door.Door(other, store, node.lead.reception.serve, Supervisor())
         moody.error = AWAY
         async with supervisor.running("door", it.run):
             while moody.failed < 3:
@@ -120,3 +125,13 @@ async def test_a_door_that_waits_for_its_first_token_waits_for_the_database_too(
                 await asyncio.sleep(0.01)
         assert it.port is None
         assert not supervisor.failures
+
+
+async def test_a_taken_port_is_told_at_the_start_of_an_all_in_one(tmp_path):
+    config = config_at(tmp_path / "data", server={"grpc_listen": f"127.0.0.1:{free_port()}"})
+    async with up(config, UpOptions()) as node:  # nobody may join: nobody needs the port
+        await node.lead.store.create_token("attic", Role.WORKER)
+    taken = contextlib.closing(lifecycle.bind(config.server.grpc_listen))
+    with taken, pytest.raises(EnvironmentUnfit, match=f"cannot listen on {config.server.grpc_listen}"):
+        async with up(config, UpOptions()):
+            pass

@@ -150,6 +150,7 @@ async def up(config: Config, options: UpOptions) -> AsyncIterator[Node]:
             pulling_through, config, served, server, git, git_server, clock, supervisor
         )
         door = Door(config, lead.store, lead.reception.serve, supervisor, beside)
+        await door.check_address()
         await stack.enter_async_context(supervisor.running("door for workers", door.run))
         yield Node(config, url, lead.coordinator, worker, lead.catalog, lead, uplink, door, supervisor)
 

@@ -18,6 +18,7 @@ from evermirror.edge.store.store import Store
 from evermirror.errors import EvermirrorError
 from evermirror.model.access import TokenRecord
 from evermirror.model.failure import FailureError
+from evermirror.nodes import lifecycle
 from evermirror.nodes.coordinator.own_ca import pki_folder, server_names
 from evermirror.nodes.supervisor import Supervisor
 
@@ -61,6 +62,11 @@ class Door:
         if record is None:
             return None
         return Identity(record.id, record.name, record.role, record.trusted, record.operator, record.limits)
+
+    async def check_address(self) -> None:
+        """At a start, where workers may join: raises EnvironmentUnfit if the port is another program's."""
+        if await self._any_tokens():
+            lifecycle.bind(self._config.server.grpc_listen).close()
 
     async def run(self) -> None:
         """Waits for the first token of a worker, then listens until cancelled."""
