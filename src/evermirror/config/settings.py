@@ -236,7 +236,7 @@ class Limits(Section):
     git_memory: MaybeSize = Field(
         default=4_000 * MB,
         ge=256 * MB,
-        description="Memory of one git process. 4 GB do for 10 million objects; packs on disk do not count.",
+        description="Memory of one git process. 4 GB: about 10 million objects; packs on disk do not count.",
     )
     git_object: MaybeSize = Field(
         default=1_000 * MB,

@@ -11,7 +11,7 @@ import pytest
 
 from evermirror.core.fsck import BY_ID, DEFECTS, REF_IDS, Verdict
 from evermirror.core.maintain.facts import Job
-from evermirror.edge.git import damage
+from evermirror.edge.git import damage, environment
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.fsck import FORCED_EVERY_S, FSCK_ID, Complaints, fetch_config, is_unjudged
@@ -40,6 +40,12 @@ GIT_SETTINGS = subprocess.run(
     ["git", "help", "--config-for-completion"], capture_output=True, text=True, check=True
 ).stdout.split()
 KNOWN = {s.removeprefix("fsck.") for s in GIT_SETTINGS if s.startswith("fsck.")} - {"skipList"} - REF_IDS
+
+
+def hold_small_files_only(monkeypatch):
+    """From now on our gits take files of 10 kB for too large to be held in memory."""
+    config = (*environment._FIXED_CONFIG, ("core.bigFileThreshold", "10k"))
+    monkeypatch.setattr(environment, "_FIXED_CONFIG", config)
 
 
 def ids(*verdicts: Verdict) -> list[object]:
@@ -127,13 +133,13 @@ async def test_what_is_harmless_comes_by_the_short_way(name, tmp_path, upstream)
 
 @pytest.mark.parametrize("first", [True, False], ids=["first clone", "fetch"])
 @pytest.mark.parametrize("name", ids(Verdict.REFUSED, Verdict.JUDGED))
-async def test_what_could_hurt_a_client_is_refused_until_a_person_allows_it(name, first, world):
+async def test_what_could_hurt_a_client_is_refused_until_a_person_allows_it(name, first, world, monkeypatch):
     repo = world.upstream.create(NAME, commits=1)
-    first = first and name != "gitmodulesLarge"  # of which a clone has git's own bound: 512 MB
+    first = first and name != "gitmodulesLarge"  # of which a clone has a bound of 64 MB
     if not first:
         await world.sync(repo)
     if name == "gitmodulesLarge":
-        make_big_files_small(world.path(repo))
+        hold_small_files_only(monkeypatch)
     RECIPES[name]().put_into(repo)
     before = {} if first else world.public(repo)
     failure = await refused(world.sync(repo))
@@ -152,12 +158,12 @@ async def test_what_could_hurt_a_client_is_refused_until_a_person_allows_it(name
 
 
 @pytest.mark.parametrize("name", ids(Verdict.REFUSED, Verdict.JUDGED))
-async def test_what_could_hurt_a_client_does_not_come_by_the_short_way(name, tmp_path, upstream):
+async def test_what_could_hurt_a_client_does_not_come_by_the_short_way(name, tmp_path, upstream, monkeypatch):
     short = Short(tmp_path, upstream)
     repo = upstream.create(NAME, commits=1)
     await short.sync(repo)
     if name == "gitmodulesLarge":
-        make_big_files_small(short.world.path(repo))
+        hold_small_files_only(monkeypatch)
     before = short.world.public(repo), sorted(short.world.path(repo).rglob("*.pack"))
     RECIPES[name]().put_into(repo)
     await refused(short.sync(repo))
