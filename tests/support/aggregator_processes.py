@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx2
 
+from evermirror.model.access import TokenLimits
 from tests.support.fleet_processes import FleetProcesses, Node, is_fetch
 from tests.support.gitrepo import clean_git_env, read_refs, run_git
 from tests.support.upstream import UpstreamServer
@@ -59,8 +60,8 @@ class AggregatedFleet(FleetProcesses):
         node = self.liars[lie] = self.node(
             lie,
             EVERMIRROR_WORKER__COORDINATOR=self.address,
-            EVERMIRROR_WORKER__WEIGHT=f"{weight:g}",  # a large one: most of what is new comes to it
-            EVERMIRROR_WORKER__TOKEN=self.token(lie, trusted=False),
+            # Its token gives it a large weight: most of what is new comes to it.
+            EVERMIRROR_WORKER__TOKEN=self.token(lie, trusted=False, limits=TokenLimits(weight)),
         )
         node.program = (sys.executable, "-P", str(LIAR))
         node.start(lie)

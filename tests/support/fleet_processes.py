@@ -28,7 +28,7 @@ from evermirror.core.keep.names import KEPT
 from evermirror.edge.rpc.join import join_token
 from evermirror.edge.rpc.pki import ca_fingerprint, open_ca
 from evermirror.edge.store.store import Store
-from evermirror.model.access import Role
+from evermirror.model.access import NO_LIMITS, Role, TokenLimits
 from evermirror.nodes.coordinator.own_ca import pki_folder
 from tests.support.backend import Request
 from tests.support.gitrepo import UpstreamRepo, read_refs
@@ -43,10 +43,10 @@ SETTLED_LOOK_S = 0.25  # at all disks, and with a question for each repo
 Seats = dict[str, frozenset[str]]  # which workers have a mirror of each repo on their disks
 
 
-async def _make_token(config: Config, name: str, role: Role, trusted: bool) -> str:
+async def _make_token(config: Config, name: str, role: Role, trusted: bool, limits: TokenLimits) -> str:
     store = await Store.open(config.store_url)
     try:
-        plain, _ = await store.create_token(name, role, trusted=trusted)
+        plain, _ = await store.create_token(name, role, trusted=trusted, limits=limits)
     finally:
         await store.close()
     return plain
@@ -159,11 +159,13 @@ class FleetProcesses:
             check=False,
         )
 
-    def token(self, name: str, role: str = "worker", *, trusted: bool = True) -> str:
+    def token(
+        self, name: str, role: str = "worker", *, trusted: bool = True, limits: TokenLimits = NO_LIMITS
+    ) -> str:
         """What `token create` prints; a process for each would take longer than the rest of a join."""
         config = load_config(env=self._env, overrides={"data.dir": self.coordinator.data})
         with ThreadPoolExecutor(1) as pool:  # the caller may be in a loop of its own
-            made = _make_token(config, name, Role(role), trusted and role == "worker")
+            made = _make_token(config, name, Role(role), trusted and role == "worker", limits)
             plain = pool.submit(asyncio.run, made).result()
         if Role(role) not in (Role.WORKER, Role.AGGREGATOR):
             return plain

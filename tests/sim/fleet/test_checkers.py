@@ -61,7 +61,7 @@ class FakeMachine:
             for row in rows
         )
         salt = self.fake.checks._scene.shadow.salts.get(key, 0)
-        return SimpleNamespace(copies=copies, no_room=key in self.no_room, salt=salt)
+        return SimpleNamespace(copies=copies, no_room=key in self.no_room, salt=salt, verified=False)
 
     def told(self, row):
         version = self.fake.workers[row.worker].disk.get(row.key)
@@ -70,7 +70,7 @@ class FakeMachine:
     def workers(self):
         return tuple(
             SimpleNamespace(
-                record=record, accepting=True, connected=True, reconciled=True, wanted=0,
+                record=record, accepting=True, connected=True, reconciled=True, wanted=0, stalled=False,
                 heard_at=self.heard_at.get(record.id, 0.0),
             )
             for record in self.fake.checks._scene.shadow.records.values()

@@ -143,6 +143,14 @@ def _(patch):
     patch.setattr(Budget, "split", hasty)
 
 
+LIES = Faults(worker_lie=6.0, worker_crash=0.5)
+
+
+@planted("the word of an untrusted worker counts as proof", "verified", faults=LIES, trusted=0.3)
+def _(patch):
+    patch.setattr(Member, "proves", property(lambda self: self.alive))
+
+
 @planted("what is not wanted is deleted at once", "kept", faults=CRASHES)
 def _(patch):
     patch.setattr(Handover, "_covered", lambda self, row, c, copies: True)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from evermirror.core.collect.decisions import Belief, Fetch
 from evermirror.core.collect.events import Attempt, End
 from evermirror.core.collect.limited import limited_s
-from evermirror.core.collect.rows import Doubt, Here, How, Row, agree
+from evermirror.core.collect.rows import Charge, Doubt, Here, How, Row, agree
 from evermirror.core.collect.settings import CollectSettings
 from evermirror.core.collect.suspect import Accusation, Case, Weighed, weigh
 from evermirror.core.schedule.retry import DISK_FULL_S
@@ -157,7 +157,10 @@ def _with_doubt(verdict: Verdict, weighed: Weighed, now: float, settings: Collec
     rounds = 1 if struck else rounds  # somebody is on the way to be found out: this goes on
     doubt: Doubt | None = None
     if (weighed.suspicions or _unsettled(row)) and rounds <= settings.doubt_rounds:
-        again_at = now + settings.doubt_wait_s if old is None or round_over else old.again_at
+        # Upstream says nothing about who refuses: the next fetch does, and nobody keeps a seat for a look.
+        only_refused = all(s.charge is Charge.REFUSES for s in weighed.suspicions) and not _unsettled(row)
+        wait_s = settings.retry_last_s if only_refused else settings.doubt_wait_s
+        again_at = now + wait_s if old is None or round_over else old.again_at
         doubt = Doubt(again_at, rounds, weighed.suspicions)
     return replace(
         verdict,

@@ -289,9 +289,14 @@ class Handover:
                 self._pace.done(self._member(c).id)
             elif state != DEFERRED:
                 one.c_primary[c] = UNTOLD
-            if not one.witness[row] and not self.held_alive(row):
-                one.flags[row] &= 0xFF ^ CHECKED  # whoever was fetched from has it no more
+            self.check_anew(row)
             self._set_state(row, c, HELD, draft)
+
+    def check_anew(self, row: int) -> None:
+        """Somebody is about to hold it: where nobody else does, who it was fetched from has it no more."""
+        one = self._one
+        if one.flags[row] & CHECKED and not one.witness[row] and not self.held_alive(row):
+            one.flags[row] &= 0xFF ^ CHECKED
 
     def told_deferred(self, row: int, c: int, draft: Draft) -> None:
         """Its first clone failed, or cannot begin now: it leaves the window, and its worker tries again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evermirror.core.fleet.copies import NOBODY, UNWANTED, CopyState, Reason
 from evermirror.core.fleet.crew import Crew
@@ -137,7 +138,7 @@ def totals(
         held=_listed(table, held[proven[held]]),
         unverified=_listed(table, held[~proven[held]]),
         unchecked=_listed(table, old[~proven[old]]),
-        checkable=not rebalancer.proving or any(m.takes and m.record.facts.trusted for m in crew),
+        checkable=not rebalancer.proving or _can_prove(crew, workers[used & wanted]),
         no_room=rebalancer.no_room,
         moving=_listed(table, rows[used & (((states != HELD) & (states != DEFERRED)) | ~stays)]),
         planned=int(np.count_nonzero(used & (states == PLANNED))),
@@ -151,6 +152,13 @@ def totals(
         braked=braked,
         warming=warming,
     )
+
+
+def _can_prove(crew: Crew, load: NDArray[np.uint16]) -> bool:
+    """A trusted worker has room; ``load`` is the worker of each copy that is wanted."""
+    has = np.bincount(load, minlength=crew.width)
+    trusted = [m for m in crew if m.takes and m.record.facts.trusted]
+    return any(m.record.facts.capacity is None or has[m.id] < m.record.facts.capacity for m in trusted)
 
 
 def losing(table: FleetTable, crew: Crew, worker: WorkerId) -> Losing:

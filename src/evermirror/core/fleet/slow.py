@@ -40,7 +40,7 @@ from evermirror.core.fleet.table import SALTS, FleetTable
 from evermirror.model.worker import WorkerId
 
 SLOW_LOOK, STALLED = "slow-look", "stalled"  # timers: (SLOW_LOOK, 0) and (STALLED, worker)
-LOOK_EVERY_S = 60.0
+LOOK_EVERY_S = 60.0  # or half of the least patience, where that is less
 LATELY = 501  # first clones whose duration is remembered
 PATIENCE_FACTOR = 20.0  # times the median: few honest clones take so much longer than most
 PRETENCE = 10.0  # times the patience: so long the word of an untrusted worker about progress is believed
@@ -85,7 +85,8 @@ class SlowClones:
         self._watched: dict[WorkerId, _Watch] = {}
         self._stalls: dict[WorkerId, int] = {}  # in a row, without a clone done in between
         self._took_s: deque[float] = deque(maxlen=LATELY)
-        timers.set((SLOW_LOOK, 0), LOOK_EVERY_S)
+        self._look_s = min(LOOK_EVERY_S, patience_s / 2)
+        timers.set((SLOW_LOOK, 0), self._look_s)
 
     @property
     def patience_s(self) -> float:
@@ -128,16 +129,16 @@ class SlowClones:
     # The look
 
     def look(self, now_s: float, draft: Draft) -> None:
-        """Every LOOK_EVERY_S; ``now_s`` is UTC."""
+        """Now and then; ``now_s`` is UTC."""
         lived_s, patience_s = self._attendance.lived_s, self.patience_s
-        self._timers.set((SLOW_LOOK, 0), lived_s + LOOK_EVERY_S)
+        self._timers.set((SLOW_LOOK, 0), lived_s + self._look_s)
         for member in tuple(self._crew):
             if not self._is_waited_for(member):
                 self._watched.pop(member.id, None)
                 continue
             watch = self._watched.setdefault(member.id, _Watch(lived_s, lived_s))
             if not member.alive:  # once it is back, it has until the next look to show something
-                watch.moved_at = max(watch.moved_at, lived_s - patience_s + LOOK_EVERY_S)
+                watch.moved_at = max(watch.moved_at, lived_s - patience_s + self._look_s)
                 continue
             idle_s, barren_s = lived_s - watch.moved_at, lived_s - watch.done_at
             pretends = not member.record.facts.trusted and barren_s > PRETENCE * patience_s

@@ -127,6 +127,7 @@ class Checkers:
         self._attended.sweep()
         self._still.sweep()
         self._owned.sweep()
+        self._kept.sweep()
 
     def at_end(self) -> None:
         self.done += 1

@@ -8,6 +8,8 @@ A worker may decline, as its refs are others by then: only then the copy counts 
 A worker from whose machine people read is told to delete nothing but what left the catalog, until it is
 drained.
 
+What is shown as verified is on some disk, or at the aggregator, whatever liars say.
+
 A copy that was there and that a fault destroyed since is an excuse, until the coordinator knows of the loss.
 """
 
@@ -25,7 +27,7 @@ from evermirror.sim.fleet.catalog import digest
 from evermirror.sim.fleet.checks.shadow import Change, Scene
 from evermirror.sim.fleet.worker import SimWorker
 
-KEPT = "kept"
+KEPT, VERIFIED = "kept", "verified"
 _NO_MATTER = 0  # as a version: nothing there is needed
 
 
@@ -88,6 +90,16 @@ class Kept:
             name = self._scene.name(worker)
             self._scene.broken(KEPT, f"{key} counts as held by {name}, which was told to delete it")
         del self._leaving[worker][key]
+
+    def sweep(self) -> None:
+        """Every repo that is shown as verified is somewhere."""
+        world, machine = self._scene.world, self._scene.machine
+        for key in world.store.repos if machine is not None else ():
+            if world.holders(key) or key in world.witness.disk or self._destroyed.get(key):
+                continue
+            view = machine.repo(key) if machine is not None else None
+            if view is not None and view.verified and any(c.state is CopyState.HELD for c in view.copies):
+                self._scene.broken(VERIFIED, f"{key} is shown as verified, and no disk has it")
 
     def destroyed(self, worker: WorkerId | None, keys: tuple[RepoKey, ...]) -> None:
         """By a fault; None: the aggregator's."""
