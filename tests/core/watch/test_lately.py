@@ -70,3 +70,13 @@ def test_what_a_worker_tells_late_is_counted_and_makes_no_rate():
     assert lately.rates(4000.0).polls == pytest.approx(1.0, rel=0.1)
     lately.heard(1, Work(9060, 9, 9), 4001.0)
     assert lately.rates(4001.0).polls == pytest.approx(2.0, rel=0.1)
+
+
+def test_rates_go_on_after_a_clock_was_set_back():
+    lately = Lately()
+    for second in range(0, 100, 2):
+        lately.heard(1, Work(second, 0, 0), 3600.0 + second)
+    for second in range(100, 200, 2):
+        lately.heard(1, Work(second, 0, 0), float(second))
+    assert lately.rates(200.0).polls == pytest.approx(1.0, abs=0.1)
+    assert lately.total.polls == 198
