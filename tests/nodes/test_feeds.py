@@ -44,6 +44,8 @@ from evermirror.model.wire import (
     Rejected,
 )
 from evermirror.model.worker import Duty, Liveness
+from evermirror.nodes import clock
+from evermirror.nodes.clock import STEP_S
 from evermirror.nodes.coordinator.aggregators import accusing, feed, feeds
 from evermirror.nodes.supervisor import Supervisor
 from tests.support.followers import house_at
@@ -385,6 +387,29 @@ async def test_passes_are_renewed_in_time(house, monkeypatch):
         first, *_, last = worker.all(Access)
         assert last.until > first.until
         assert last.pass_ != first.pass_
+
+
+class HourBack:
+    """The machine's clock, set back by an hour."""
+
+    CLOCK_BOOTTIME = time.CLOCK_BOOTTIME
+    clock_gettime = staticmethod(time.clock_gettime)
+
+    @staticmethod
+    def time():
+        return time.time() - 3600.0
+
+
+async def test_a_coordinator_whose_clock_was_set_gives_new_passes_and_its_new_time(house, monkeypatch):
+    async with house.worker(1, "attic") as worker, house.aggregator() as front:
+        for node in (worker, front):
+            assert abs((await node.next(Access)).told_at - time.time()) < STEP_S
+        seen = [len(node.all(Access)) for node in (worker, front)]
+        monkeypatch.setattr(clock, "time", HourBack)
+        for node, before in zip((worker, front), seen, strict=True):
+            after = await node.next(Access, before)
+            assert abs(after.told_at - (time.time() - 3600.0)) < STEP_S
+            assert after.until < time.time()
 
 
 async def test_an_aggregator_hears_whether_there_is_a_token_of_a_person(house, grpc):

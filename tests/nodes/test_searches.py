@@ -49,6 +49,17 @@ def test_what_rests_wakes_in_the_order_of_its_times_as_a_dumb_twin_has_it():
         assert len(rests._next) <= SPARE + 2 * len(twin) + 1
 
 
+def test_a_clock_set_back_makes_nobody_rest_longer():
+    rests = Rests()
+    rests.put(TaskId(1), 3_700.0)
+    rests.put(TaskId(2), 3_800.0)
+    assert rests.due(3_600.0) == []
+    assert rests.due(50.0) == []
+    assert rests.next_at() == 150.0
+    assert rests.due(150.0) == [TaskId(1)]
+    assert TaskId(2) in rests
+
+
 # How many
 
 

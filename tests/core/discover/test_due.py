@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from evermirror.core.discover.due import is_listed, is_stale, next_run
+from evermirror.core.discover.due import WAIT_MAX_S, is_due, is_listed, is_stale, next_run
 from evermirror.model.discovery import RunOutcome, RunState
 from evermirror.model.failure import Failure, FailureKind
 from tests.core.discover.small import a_discovery
@@ -51,3 +53,18 @@ def test_listed_is_when_the_last_page_told_of_no_other() -> None:
     assert not is_listed(RunState(1, 0.0))
     assert not is_listed(RunState(1, 0.0, "next", 1))
     assert is_listed(RunState(1, 0.0, None, 1))
+
+
+@pytest.mark.parametrize(
+    ("next_at", "every", "due"),
+    [
+        (None, None, True),
+        (1000.0, None, True),
+        (1001.0, None, False),
+        (1000.0 + WAIT_MAX_S, None, False),
+        (1001.0 + WAIT_MAX_S, None, True),  # a clock was ahead when this was put down
+        (1001.0 + WAIT_MAX_S, 2 * WAIT_MAX_S, False),
+    ],
+)
+def test_is_due(next_at: float | None, every: float | None, due: bool) -> None:
+    assert is_due(replace(a_discovery(every_s=every), next_at=next_at), 1000.0) is due

@@ -86,3 +86,13 @@ def test_counters_that_jump_up_and_down_count_for_no_more_than_a_machine_can_do(
 
 def _numbers(work):
     return work.polls, work.changes, work.received_bytes
+
+
+def test_rates_go_on_after_a_clock_was_set_back():
+    lately = Lately()
+    for second in range(0, 100, 2):
+        lately.heard(1, Work(second, 0, 0), 3600.0 + second)
+    for second in range(100, 200, 2):
+        lately.heard(1, Work(second, 0, 0), float(second))
+    assert lately.rates(200.0).polls == pytest.approx(1.0, abs=0.1)
+    assert lately.total.polls == 198
