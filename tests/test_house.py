@@ -179,10 +179,16 @@ def test_nothing_names_the_machine_it_was_written_on():
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
-def test_locks_hold_exact_versions_and_no_addresses(lock):
-    lines = [x for x in (ROOT / lock).read_text("utf-8").splitlines() if x and not x.lstrip().startswith("#")]
+def test_locks_hold_exact_versions_with_hashes_and_no_addresses(lock):
+    text = re.sub(r"^ *#.*\n", "", (ROOT / lock).read_text("utf-8"), flags=re.MULTILINE)
+    lines = text.replace(" \\\n", "").splitlines()
     assert len(lines) > 20
-    assert [x for x in lines if not re.fullmatch(r"[a-z0-9._-]+(\[[a-z,]+\])?==[^\s;]+( ; .*)?", x)] == []
+    exact = re.compile(r"[a-z0-9._-]+(\[[a-z,]+\])?==[^\s;]+( ; .*?)?( +--hash=sha256:[0-9a-f]{64})+")
+    assert [x for x in lines if not exact.fullmatch(x)] == []
+
+
+def test_what_is_installed_from_a_lock_must_have_its_hash():
+    assert 'pip_install --require-hashes -r "$lock"' in (ROOT / "tools/setup").read_text("utf-8")
 
 
 def test_the_locks_agree_with_what_the_project_asks_for():
