@@ -24,7 +24,7 @@ from evermirror.model.messages import AssignRepos, LookAt
 from evermirror.model.relay import Source
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Access, AskSource, Ordered
-from evermirror.nodes.running import running
+from evermirror.nodes.supervisor import Supervisor
 from tests.support.aggregation import Aggregation
 from tests.support.followers import House, Worker, house_at
 from tests.support.upstream import UpstreamServer
@@ -78,7 +78,7 @@ async def serving(access: Access) -> AsyncIterator[ServingLines]:
     """The spy waits at the relays to be read from."""
     lines = ServingLines(None, ServingLimits(pause_first_s=0.05, pause_last_s=0.2))
     lines.set_access(access)
-    async with running(lines.run, asyncio.Event()):
+    async with Supervisor().running("lines", lines.run):
         yield lines
 
 

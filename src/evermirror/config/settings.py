@@ -234,9 +234,9 @@ class Limits(Section):
         default=64 * MB, gt=0, description="Largest output of one git command: about 600,000 refs."
     )
     git_memory: MaybeSize = Field(
-        default=4_000 * MB,
+        default=8_000 * MB,
         ge=256 * MB,
-        description="Memory of one git process. 4 GB: about 10 million objects; packs on disk do not count.",
+        description="Memory of one git process. 8 GB: about 20 million objects; packs on disk do not count.",
     )
     git_object: MaybeSize = Field(
         default=1_000 * MB,
