@@ -85,7 +85,7 @@ async def test_it_tells_what_it_knows_while_the_coordinator_is_away(fleet):
         old = await public.get("/api/overview")
         assert (old.status_code, old.content) == (200, before.content)
         assert old.headers["x-evermirror-stale"]
-        async with client_of(node, plain) as reader, client_of(node, "unknown") as stranger:
+        async with client_of(node, plain) as reader, client_of(node, "em_" + "x" * 43) as stranger:
 
             async def counted():
                 return (await reader.get("/api/aggregator")).json()["repos"]["here"] == 1
