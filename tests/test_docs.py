@@ -58,3 +58,17 @@ def test_the_page_of_malformed_objects_has_each_verdict_and_its_reason():
     rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \| (.+) \|$", page("objects.md"), re.MULTILINE)
     assert rows == [(d.id, d.verdict.value, d.what, d.why) for d in DEFECTS]
     assert [v.value for v in Verdict if f"\n| {v.value} | " not in page("objects.md")] == []
+
+
+def test_every_row_of_the_threat_model_names_tests_that_exist():
+    table = page("security.md").split("## Threat model")[1]
+    rows = re.findall(r"^\| .* \| ([^|]*) \|$", table, re.MULTILINE)[1:]
+    missing, file = [], ""
+    for name in re.findall(r"`([^`]+)`", " ".join(rows)):
+        named, _, test = name.partition("::")
+        file = named or file
+        found = DOCS.parent / "tests" / file
+        if not found.is_file() or (test and f"def {test}(" not in found.read_text()):
+            missing.append(name)
+    assert rows
+    assert missing == []
