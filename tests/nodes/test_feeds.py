@@ -310,7 +310,7 @@ async def test_a_worker_that_no_relay_reaches_for_the_grace_is_no_holder(house, 
             node_named(house, "attic"),
             "worker/77-1",
             "aggregator/3",
-            f"worker/{'9' * 5000}-1",
+            f"worker/{'9' * 900}-1",
         )
         await house.until(lambda: unreachable() == {"attic"})
         assert ("unreachable", "attic") in {(a.kind.value, a.about) for a in house.lead.admin.look().alerts}
