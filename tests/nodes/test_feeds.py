@@ -302,6 +302,24 @@ async def test_a_worker_that_lies_is_quarantined_with_the_reason_on_record(house
         await house.until(lambda: any("other refs" in a.text for a in house.lead.admin.look().alerts))
 
 
+async def test_a_worker_that_no_relay_reaches_for_the_grace_is_no_holder(house, grpc):
+    def unreachable():
+        return {w.name for w in house.lead.admin.look().workers if w.seen.unreachable}
+
+    async with house.worker(1, "attic"), house.worker(2, "cellar"), house.aggregator(grpc=grpc) as front:
+        await house.until(lambda: len(house.lead.admin.look().workers) == 2)
+        front.unreached = (
+            node_named(house, "attic"),
+            "worker/77-1",
+            "aggregator/3",
+            f"worker/{'9' * 900}-1",
+        )
+        await house.until(lambda: unreachable() == {"attic"})
+        assert ("unreachable", "attic") in {(a.kind.value, a.about) for a in house.lead.admin.look().alerts}
+        front.unreached = ()
+        await house.until(lambda: unreachable() == set())
+
+
 async def test_a_broken_aggregator_does_not_empty_the_fleet(house):
     async with (
         house.worker(1, "attic"),

@@ -16,9 +16,9 @@ DIGEST = "d" * 64
 
 
 @contextlib.asynccontextmanager
-async def attacked(stage, upstream, *, own=None, **attacker):
+async def attacked(stage, upstream, *, own=None, fleet=None, **attacker):
     """A node with a worker of its own, an untrusted one beside it, and then new repositories."""
-    async with stage.up(fleet=QUICK, worker={"name": "own", **(own or {})}) as up:
+    async with stage.up(fleet=QUICK | (fleet or {}), worker={"name": "own", **(own or {})}) as up:
         up.admin = up.node.lead.admin
 
         async def there():
@@ -52,7 +52,8 @@ def on_own_disk(stage, up) -> int:
 
 
 async def test_a_silent_worker_of_great_weight_keeps_no_new_repository(stage, upstream):
-    async with attacked(stage, upstream, weight=1000.0) as (up, _):
+    patient = {"grace": "10m"}  # no proofs meanwhile: what it keeps must be taken from it
+    async with attacked(stage, upstream, weight=1000.0, fleet=patient) as (up, _):
         assert up.admin.worker("stranger").seen.record.facts.weight == 1.0, "its token says so"
 
         async def all_held():

@@ -47,6 +47,7 @@ class Talk:
     """One end of a connection: frames are kept as they come."""
 
     def __init__(self, connection: Connection) -> None:
+        self.unreached: tuple[str, ...] = ()  # as its heartbeats say
         self.connection = connection
         self.heard: list[Down] = []
         self.over: str | None = None
@@ -170,7 +171,7 @@ class House:
             with contextlib.suppress(PeerGone):
                 while True:
                     await asyncio.sleep(beats_s)
-                    await talk.say(Beat(status_of()))
+                    await talk.say(Beat(status_of(), talk.unreached))
 
         tasks = [asyncio.create_task(talk.listen()), asyncio.create_task(beat())]
         try:

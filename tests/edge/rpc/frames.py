@@ -295,7 +295,7 @@ UPS = {
         maybe(limits),
         many(names),
     ),
-    Beat: st.builds(Beat, statuses),
+    Beat: st.builds(Beat, statuses, st.lists(names, max_size=3).map(tuple)),
     Holding: st.builds(Holding, many(held), st.booleans()),
     Numbered: st.builds(Numbered, counts, counts, many(reports)),
     Passing: st.builds(Passing, many(progresses)),

@@ -25,7 +25,7 @@ from evermirror.model.refs import RefsDigest, short_digest
 from evermirror.model.relay import Denial, NodeId, RelayAddress, aggregator_node_id, worker_node_id
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Accused, Hello, Rejected, Welcomed
-from evermirror.model.worker import AggregatorRecord, Duty, WorkerId, WorkerRecord
+from evermirror.model.worker import WORKERS_MAX, AggregatorRecord, Duty, WorkerId, WorkerRecord
 from evermirror.nodes.clock import STEP_S
 from evermirror.nodes.coordinator.aggregators.accusing import Accusations, Looks
 from evermirror.nodes.coordinator.aggregators.feed import ChangeSource, Feed
@@ -212,7 +212,8 @@ class Feeds:
 
     def _worker_of(self, node: NodeId) -> WorkerId | None:
         number = node.removeprefix("worker/").partition("-")[0]
-        record = self._fleet.machine.record(WorkerId(int(number))) if number.isdecimal() else None
+        is_number = number.isdecimal() and len(number) <= len(str(WORKERS_MAX))
+        record = self._fleet.machine.record(WorkerId(int(number))) if is_number else None
         return record.id if record is not None and worker_node_id(record) == node else None
 
     def _away_too_long(self, one: _Aggregator) -> bool:
