@@ -109,7 +109,7 @@ async def _in_columns(store: Store) -> Restored:
 
 async def _row_by_row(store: Store) -> Restored:
     """Values for each row, as the rest of the store reads them."""
-    known = [WorkerRecord(WorkerId(i), WorkerFacts(f"worker-{i}")) for i in range(WORKERS)]
+    known = [WorkerRecord(WorkerId(i), WorkerFacts(f"worker-{i}", trusted=True)) for i in range(WORKERS)]
     async with store._db.read() as c:
         catalog = [
             (CatalogRepo(row.key, row.private or row.credential is not None), row.salt)
@@ -183,7 +183,10 @@ def _first_placement(url: str, n: int) -> Cost:
     """As it is decided, and written."""
     with asyncio.Runner() as runner:
         store = runner.run(Store.open(url))
-        members = [PutWorker(WorkerRecord(WorkerId(i), WorkerFacts(f"worker-{i}"))) for i in range(WORKERS)]
+        members = [
+            PutWorker(WorkerRecord(WorkerId(i), WorkerFacts(f"worker-{i}", trusted=True)))
+            for i in range(WORKERS)
+        ]
         runner.run(store.apply([Decided(tuple(members))]))
         with Stopwatch() as watch:
             runner.run(store.apply([Decided((PutCopies(_FirstPlacement(n)),))]))
