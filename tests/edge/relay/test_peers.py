@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from evermirror.edge.relay.ask import AnswerBroken, HolderAway, HolderRefused, no_body
+from evermirror.edge.relay.ask import AnswerBroken, HolderAway, HolderRefused, ReaderRefused, no_body
 from evermirror.edge.relay.certificate import dialling_context, own_certificate
 from evermirror.edge.relay.frames import (
     ASKING,
@@ -90,7 +90,7 @@ async def test_no_line_and_no_answer_without_a_good_pass(quick):
                     assert await peer.hear() is None
             async with quick.asking() as far:
                 for reach in (quick.relay, far):
-                    with pytest.raises(HolderRefused):
+                    with pytest.raises(ReaderRefused):
                         await gather(reach.ask(quick.ask(pass_=pass_), no_body()))
         assert service.requests == []
         assert await works(quick)
@@ -136,7 +136,7 @@ async def test_a_reader_cannot_call_itself_an_aggregator(quick):
         RawPeer.admitted(quick.port, ASKING, quick.pass_(OTHER, Role.WORKER)) as peer,
     ):
         peer.say(replace(WORKER_REQUEST, role=Role.AGGREGATOR, reader=READER), End())
-        assert (await peer.hear()).status == "refused"
+        assert (await peer.hear()).status == "not_let_in"
         assert service.requests == []
 
 
@@ -770,8 +770,20 @@ async def test_a_reader_whose_pass_ends_is_not_answered_on_the_line_that_it_has(
         ask = fleet.ask("pack", pass_=fleet.pass_(lives_s=lives_s))
         assert await gather(far.ask(ask, body_of(b"1"))) == b"heard:1"
         await asyncio.sleep(lives_s)
-        with pytest.raises(HolderRefused, match="ended"):
+        with pytest.raises(ReaderRefused, match="ended"):
             await gather(far.ask(ask, body_of(b"2")))
+
+
+async def test_a_holder_cannot_say_that_the_relay_refused_the_reader(quick):
+    async def refuses(request, body):
+        raise ReaderRefused("go away")
+        yield b""
+
+    async with quick.serving(Scripted(refuses)), quick.asking() as far:
+        for reach in (quick.relay, far):
+            with pytest.raises(HolderRefused, match="go away") as refused:
+                await gather(reach.ask(quick.ask(), no_body()))
+            assert refused.type is HolderRefused
 
 
 async def test_a_holder_that_is_just_away_is_waited_for(quick):
