@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from evermirror.edge.relay.holder_refs import holder_refs
 from evermirror.edge.relay.limits import ServingLimits
 from evermirror.edge.relay.seal import TICKET_S, Unsealer
 from evermirror.edge.relay.serving import ServingLines
+from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, LookAt
 from evermirror.model.relay import Source
 from evermirror.model.repo import RepoKey
@@ -131,6 +133,31 @@ async def test_a_new_ticket_is_given_for_what_the_worker_was_given_and_nothing_e
         (answer,) = answers()
         assert [source.key for source in answer.sources] == [keys["public"]]
         assert keys["private"] not in repr(spy.heard)
+
+
+async def test_a_repo_that_becomes_private_is_hidden_though_the_audit_log_fails(tmp_path, monkeypatch):
+    async with house_at(tmp_path / "data", fleet={"replicas": 2}) as house:
+        coordinator, machine = house.lead.coordinator, house.lead.fleet.machine
+        key = RepoKey("example.org/team/a")
+        async with house.worker(1, "trusted") as trusted, house.worker(SPY, "spy", trusted=False) as spy:
+            await house.add(key)
+            await trusted.until_assigned(key)
+            await spy.until_assigned(key)
+            (spying,) = (w.record.id for w in machine.workers() if w.record.facts.name == "spy")
+            assert machine.may_read(key, spying)
+
+            async def no_audit(*args: object) -> None:
+                raise FailureError(Failure(FailureKind.UNKNOWN, "the database is away"))
+
+            with monkeypatch.context() as patched:
+                patched.setattr(coordinator._store, "audit", no_audit)
+                with pytest.raises(FailureError):
+                    await coordinator.add_url(f"https://{key}", {"private": True}, actor="test")
+            assert not machine.may_read(key, spying)
+            assert key in coordinator.unassigned
+            for minute in (1, 2):
+                await coordinator._assigning.catch_up(time.monotonic() + 100 * minute, coordinator.changing)
+            assert key not in coordinator.unassigned, "nobody had to repeat the change"
 
 
 async def moved(node, key, repo) -> None:
