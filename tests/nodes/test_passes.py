@@ -212,11 +212,15 @@ async def test_only_who_may_read_a_repo_is_told_that_it_moved():
     ],
 )
 async def test_the_holder_itself_looks_whether_the_reader_may(role, trusted, public, contact, served):
-    async def advertise(path, protocol, *, client):
+    async def advertise(path, protocol, **more):
         yield b"refs"
 
     lines = MirrorLines(
-        SimpleNamespace(advertise=advertise), lambda key: Path("/here"), lambda key: public, lambda: contact
+        SimpleNamespace(advertise=advertise),
+        lambda key: Path("/here"),
+        is_public=lambda key: public,
+        in_contact=lambda: contact,
+        suspect=lambda key, failure: None,
     )
     ticket = None if role is Role.AGGREGATOR else Ticket(FRONT, FRONT, PRIVATE, 1.0, trusted)
     request = ReadRequest(PRIVATE, "refs", "version=2", FRONT, role, ticket)
