@@ -13,6 +13,7 @@ import pytest
 
 from evermirror.core.fleet import aggregators
 from evermirror.core.fleet.decisions import AlertKind
+from evermirror.core.fleet.events import UnreachedTold
 from evermirror.edge.relay.certificate import own_certificate
 from evermirror.edge.relay.limits import ServingLimits
 from evermirror.edge.relay.seal import Unsealer
@@ -318,6 +319,31 @@ async def test_a_worker_that_no_relay_reaches_for_the_grace_is_no_holder(house, 
         assert ("unreachable", "attic") in {(a.kind.value, a.about) for a in house.lead.admin.look().alerts}
         front.unreached = ()
         await house.until(lambda: unreachable() == set())
+
+
+async def test_a_worker_stays_unreachable_while_aggregators_go_and_come(house, monkeypatch):
+    def unreachable():
+        return {w.name for w in house.lead.admin.look().workers if w.seen.unreachable}
+
+    told, tell = [], house.lead.fleet.tell
+
+    async def noted(event):
+        told.append(event)
+        await tell(event)
+
+    async with house.worker(1, "attic"), house.worker(2, "cellar"):
+        await house.until(lambda: len(house.lead.admin.look().workers) == 2)
+        lost = (node_named(house, "attic"),)
+        async with house.aggregator(unreached=lost):
+            await house.until(lambda: unreachable() == {"attic"})
+        monkeypatch.setattr(house.lead.fleet, "tell", noted)
+        await house.lead.feeds._tell_unreached()
+        async with house.aggregator(unreached=lost):
+            await house.lead.feeds._tell_unreached()  # before its first heartbeat
+        await house.until(lambda: not any(one.counts for one in house.lead.feeds._known.values()))
+        await house.lead.feeds._tell_unreached()
+        assert unreachable() == {"attic"}
+        assert not [event for event in told if isinstance(event, UnreachedTold)]
 
 
 async def test_a_broken_aggregator_does_not_empty_the_fleet(house):

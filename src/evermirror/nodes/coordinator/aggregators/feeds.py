@@ -63,6 +63,13 @@ class _Aggregator:
     feed: Feed | None = None  # while it is connected
     counts: bool = True  # it is there, or not away for longer than grace
     told: int = 0  # changes, in earlier sessions
+    last_unreached: frozenset[NodeId] | None = None  # as it told in earlier sessions
+
+    @property
+    def unreached(self) -> frozenset[NodeId] | None:
+        """Its last word on whom its relay has no line to; None where it never said."""
+        now = self.feed.unreached if self.feed is not None else None
+        return now if now is not None else self.last_unreached
 
 
 class Feeds:
@@ -202,9 +209,11 @@ class Feeds:
             await self._fleet.tell(AggregatorsTold(some))
 
     async def _tell_unreached(self) -> None:
-        """Workers that none of the aggregators that are there can read from."""
-        told = [one.feed.unreached for one in self._known.values() if one.feed is not None]
-        nodes = frozenset.intersection(*told) if told else frozenset()
+        """Workers that none of the aggregators can read from; nothing new while there is none to say so."""
+        told = [one.unreached for one in self._known.values() if one.counts and one.unreached is not None]
+        if not told:
+            return
+        nodes = frozenset.intersection(*told)
         workers = frozenset(w for node in nodes if (w := self._worker_of(node)) is not None)
         if workers != self._unreached_told:
             self._unreached_told = workers
@@ -395,6 +404,7 @@ class Feeds:
             since=self._utc(),
             heard_at=self._mono(),
             told=0 if before is None else before.told + (before.feed.told if before.feed else 0),
+            last_unreached=before.unreached if before is not None else None,
         )
         self._known[node] = one
         for old in [n for n, other in self._known.items() if not other.counts]:
@@ -407,7 +417,7 @@ class Feeds:
 
     async def _leave(self, one: _Aggregator, feed: Feed) -> None:
         one.told += feed.told
-        one.feed = None
+        one.last_unreached, one.feed = one.unreached, None
         one.since, one.heard_at = self._utc(), self._mono()
         log.info("aggregator disconnected", aggregator=one.name)
         if self.is_current(one):
