@@ -719,6 +719,25 @@ async def test_a_node_that_is_shut_out_comes_back_only_when_it_may(quick):
         assert await works(quick)
 
 
+@pytest.mark.parametrize("way", [SERVING, ASKING])
+async def test_a_node_that_is_shut_out_while_it_is_let_in_gets_no_line(quick, monkeypatch, way):
+    admit = quick.relay._admit
+
+    async def shut_out(line):
+        admitted = await admit(line)
+        quick.relay.deny([Denial(OTHER, time.time() + 60.0)])
+        return admitted
+
+    monkeypatch.setattr(quick.relay, "_admit", shut_out)
+    async with RawPeer.dial(quick.port) as peer:
+        peer.say(Hello(1, way, quick.pass_(OTHER, Role.WORKER)))
+        assert isinstance(await peer.hear(), Admitted)
+        assert "not let in" in (await peer.hear()).reason
+        assert await peer.hear() is None
+        assert not quick.relay.reachable(OTHER)
+        assert quick.relay.figures().asking_lines == 0
+
+
 async def test_a_reader_that_is_shut_out_is_not_answered_on_the_line_that_it_has(quick):
     async with quick.serving(Scripted(echo)), quick.asking() as far:
         good = quick.ask_of_worker("pack")

@@ -239,6 +239,8 @@ class RelayServer:
             finally:
                 self._strangers.leave(line)
             self._strangers.admitted(line.peer_host)
+            if self._is_denied(who.node):  # it was shut out while it was let in: nobody ended this line
+                raise ReaderRefused(f"{who.node} is not let in here")
             if hello.way == SERVING:
                 await self._keep(line, who)
             else:

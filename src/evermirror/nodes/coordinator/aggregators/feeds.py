@@ -113,6 +113,7 @@ class Feeds:
         self._some_told: bool | None = None  # whether there are aggregators, as the fleet was told
         self._user_tokens = False  # there are some, as aggregators were last told
         self._due = asyncio.Event()  # something is to be done before the next tick
+        self._revoked_seen_at = utc()  # when the database last said which tokens are revoked
         self._denials_told = True  # aggregators know of everybody who is shut out
         self.on_denied: Callable[[tuple[Denial, ...]], None] = lambda denied: None  # for an own relay
 
@@ -280,11 +281,15 @@ class Feeds:
 
     async def _shut_out_revoked(self) -> None:
         """Nodes whose token was revoked, by whichever process."""
+        now = self._utc()
+        # After an outage of the database also those revoked meanwhile: they got passes until now.
+        since = min(now - PASS_S, self._revoked_seen_at) - NOTICED_S
         try:
-            found = await self._store.tokens_revoked_since(self._utc() - PASS_S - NOTICED_S)
+            found = await self._store.tokens_revoked_since(since)
         except FailureError as error:
             log.debug("the database does not say which tokens are revoked", reason=error.failure.message)
             return
+        self._revoked_seen_at = now
         news = [self._revoked(token) for token in found]
         if any(news):
             self._tell_relays()
@@ -298,7 +303,10 @@ class Feeds:
             node = worker_node_id(record)
         else:
             return False
-        return self._passes.deny(node, (token.revoked_at or self._utc()) + NOTICED_S, revoked=True)
+        noticed_at = (token.revoked_at or 0.0) + NOTICED_S
+        if not self._passes.is_denied(node):
+            noticed_at = max(noticed_at, self._utc())  # it may have got its last pass just now
+        return self._passes.deny(node, noticed_at, revoked=True)
 
     def _tell_relays(self) -> None:
         self._denials_told = False
