@@ -433,6 +433,49 @@ async def test_passes_are_renewed_in_time(house, monkeypatch):
         assert last.pass_ != first.pass_
 
 
+async def test_passes_and_denials_are_told_in_time_though_the_rest_fails_again_and_again(house, monkeypatch):
+    fed, here, rests = house.lead.feeds, asyncio.current_task(), asyncio.Event()
+    tell, failing = fed._tell_aggregators, []
+
+    async def wait(tick_s):
+        if asyncio.current_task() is not here:  # the coordinator's own part rests from now on
+            rests.set()
+            await asyncio.Event().wait()
+
+    async def fails():
+        raise RuntimeError("a bug")
+
+    async def may_fail():
+        if failing:
+            raise failing.pop()
+        await tell()
+
+    async def restart():
+        with pytest.raises(RuntimeError):
+            await fed.run()
+
+    async with house.worker(1, "attic") as worker, house.worker(2, "cellar"), house.aggregator() as front:
+        await house.until(lambda: len(house.lead.admin.look().workers) == 2)
+        monkeypatch.setattr(fed, "_wait", wait)
+        fed._due.set()
+        await rests.wait()
+        monkeypatch.setattr(fed._registry, "tick", fails)
+        monkeypatch.setattr(fed, "_tell_aggregators", may_fail)
+        before, mono, utc = len(worker.all(Access)), fed._mono(), fed._utc()
+        for step_s in (0.4 * feeds.RENEW_S, 0.8 * feeds.RENEW_S, 1.2 * feeds.RENEW_S):
+            monkeypatch.setattr(fed, "_mono", lambda at=mono + step_s: at)
+            monkeypatch.setattr(fed, "_utc", lambda at=utc + step_s: at)
+            await restart()
+        await worker.next(Access, before, within_s=5)
+
+        await house.lead.admin.quarantine("cellar", "it lies", actor="test")
+        cellar = node_named(house, "cellar")
+        failing.append(RuntimeError("another bug"))
+        await restart()
+        await restart()
+        await house.until(lambda: any(d.node == cellar for a in front.all(Access) for d in a.denied))
+
+
 class HourBack:
     """The machine's clock, set back by an hour."""
 
