@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -98,6 +99,37 @@ async def test_of_an_untrusted_worker_only_objects_are_taken_and_refs_from_upstr
         tip = await asyncio.to_thread(repo.commit)
         await fleet.until_tip(node, key, tip)
         assert fleet.clones(key) == 1
+
+
+async def test_nothing_is_fetched_without_a_pass_and_no_holder_is_blamed_for_ours(fleet):
+    async with fleet.coordinator(), fleet.worker("w1", trusted=False), fleet.aggregator() as node:
+        repo, key = await fleet.add("one")
+        await fleet.until_here(node, key)
+        uplink, collects = node.side.uplink, node.side.collecting
+        good, before = uplink.access, (await row_of(node, key)).wanted
+        uplink.access = replace(good, until=0.0)
+
+        async def nobody_is_asked():
+            return not collects._usable
+
+        async def wanted_anew():
+            return (await row_of(node, key)).wanted != before
+
+        await fleet.until(nobody_is_asked)
+        attempts = dict(collects.figures().attempts)
+        tip = await asyncio.to_thread(repo.commit)
+        await fleet.until(wanted_anew)
+        assert collects.figures().attempts == attempts
+        assert collects.unreached() == (), "the workers have their lines"
+        uplink.access = good
+        await fleet.until_tip(node, key, tip)
+
+        node.side.reaching.reach.deny([Denial(good.node, time.time() + 3600)])
+        attempts = sum(collects.figures().attempts.values())
+        await asyncio.to_thread(repo.commit)
+        await fleet.until(lambda: _attempted(node, attempts + 1))
+        ends = collects.figures().attempts
+        assert (ends[End.FAILED], ends.get(End.HOLDER_REFUSED)) == (1, None)
 
 
 async def test_another_history_that_an_untrusted_worker_gives_is_never_served(fleet, tmp_path):

@@ -182,6 +182,20 @@ async def test_a_pass_is_taken_over_and_one_that_is_none_ends_the_session(script
     assert uplink.reader_pass() == "sealed"
 
 
+async def test_a_pass_that_has_ended_is_none(script, uplink):
+    peer = await script.welcomes()
+    assert not uplink.has_pass()
+    for until, good in ((9.0, True), (0.0, False)):
+        access = Access(
+            NodeId("aggregator/7"), f"sealed {until}", until, Sealer(new_private_key()).public_key
+        )
+        await peer.send(access)
+        async with asyncio.timeout(5):
+            while uplink.access != access:
+                await asyncio.sleep(0.01)
+        assert uplink.has_pass() is good
+
+
 async def test_each_session_begins_with_all_that_is_served_in_parts(script, uplink, collection, monkeypatch):
     monkeypatch.setattr(aggregator_uplink, "TOLD_AT_ONCE", 10)
     collection.disk = {key(n): held(n) for n in range(25)}

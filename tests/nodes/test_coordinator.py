@@ -90,6 +90,7 @@ class NotingOrders(Orders):
             lambda _: None,
             lambda key, worker: True,
             lambda key: None,
+            lambda worker: True,
         )
         self.store = store
         self.stored = []

@@ -13,6 +13,7 @@ import pytest
 
 from evermirror.core.fleet import aggregators
 from evermirror.core.fleet.decisions import AlertKind
+from evermirror.core.fleet.events import UnreachedTold
 from evermirror.edge.relay.certificate import own_certificate
 from evermirror.edge.relay.limits import ServingLimits
 from evermirror.edge.relay.seal import Unsealer
@@ -320,6 +321,31 @@ async def test_a_worker_that_no_relay_reaches_for_the_grace_is_no_holder(house, 
         await house.until(lambda: unreachable() == set())
 
 
+async def test_a_worker_stays_unreachable_while_aggregators_go_and_come(house, monkeypatch):
+    def unreachable():
+        return {w.name for w in house.lead.admin.look().workers if w.seen.unreachable}
+
+    told, tell = [], house.lead.fleet.tell
+
+    async def noted(event):
+        told.append(event)
+        await tell(event)
+
+    async with house.worker(1, "attic"), house.worker(2, "cellar"):
+        await house.until(lambda: len(house.lead.admin.look().workers) == 2)
+        lost = (node_named(house, "attic"),)
+        async with house.aggregator(unreached=lost):
+            await house.until(lambda: unreachable() == {"attic"})
+        monkeypatch.setattr(house.lead.fleet, "tell", noted)
+        await house.lead.feeds._tell_unreached()
+        async with house.aggregator(unreached=lost):
+            await house.lead.feeds._tell_unreached()  # before its first heartbeat
+        await house.until(lambda: not any(one.counts for one in house.lead.feeds._known.values()))
+        await house.lead.feeds._tell_unreached()
+        assert unreachable() == {"attic"}
+        assert not [event for event in told if isinstance(event, UnreachedTold)]
+
+
 async def test_a_broken_aggregator_does_not_empty_the_fleet(house):
     async with (
         house.worker(1, "attic"),
@@ -405,6 +431,49 @@ async def test_passes_are_renewed_in_time(house, monkeypatch):
         first, *_, last = worker.all(Access)
         assert last.until > first.until
         assert last.pass_ != first.pass_
+
+
+async def test_passes_and_denials_are_told_in_time_though_the_rest_fails_again_and_again(house, monkeypatch):
+    fed, here, rests = house.lead.feeds, asyncio.current_task(), asyncio.Event()
+    tell, failing = fed._tell_aggregators, []
+
+    async def wait(tick_s):
+        if asyncio.current_task() is not here:  # the coordinator's own part rests from now on
+            rests.set()
+            await asyncio.Event().wait()
+
+    async def fails():
+        raise RuntimeError("a bug")
+
+    async def may_fail():
+        if failing:
+            raise failing.pop()
+        await tell()
+
+    async def restart():
+        with pytest.raises(RuntimeError):
+            await fed.run()
+
+    async with house.worker(1, "attic") as worker, house.worker(2, "cellar"), house.aggregator() as front:
+        await house.until(lambda: len(house.lead.admin.look().workers) == 2)
+        monkeypatch.setattr(fed, "_wait", wait)
+        fed._due.set()
+        await rests.wait()
+        monkeypatch.setattr(fed._registry, "tick", fails)
+        monkeypatch.setattr(fed, "_tell_aggregators", may_fail)
+        before, mono, utc = len(worker.all(Access)), fed._mono(), fed._utc()
+        for step_s in (0.4 * feeds.RENEW_S, 0.8 * feeds.RENEW_S, 1.2 * feeds.RENEW_S):
+            monkeypatch.setattr(fed, "_mono", lambda at=mono + step_s: at)
+            monkeypatch.setattr(fed, "_utc", lambda at=utc + step_s: at)
+            await restart()
+        await worker.next(Access, before, within_s=5)
+
+        await house.lead.admin.quarantine("cellar", "it lies", actor="test")
+        cellar = node_named(house, "cellar")
+        failing.append(RuntimeError("another bug"))
+        await restart()
+        await restart()
+        await house.until(lambda: any(d.node == cellar for a in front.all(Access) for d in a.denied))
 
 
 class HourBack:

@@ -47,9 +47,9 @@ class World:
     def node(self, worker: WorkerId):
         return worker_node_id(self.records[worker])
 
-    def orders(self) -> Orders:
+    def orders(self, **stored: object) -> Orders:
         async def specs_of(keys):
-            spec = RepoSpec(PUBLIC, "https://example.org/public", Host("example.org"))
+            spec = RepoSpec(PUBLIC, "https://example.org/public", Host("example.org"), **stored)
             return [SimpleNamespace(spec=replace(spec, key=key), activity=None, enabled=True) for key in keys]
 
         return Orders(
@@ -58,6 +58,7 @@ class World:
             lambda key: TRUSTED,
             self.may_read,
             lambda key: None,
+            lambda worker: self.records[worker].facts.trusted,
         )
 
 
@@ -167,6 +168,17 @@ async def test_commands_leave_out_what_their_worker_may_not_know(world):
     assert await command(UNTRUSTED, gone) == ReleaseRepos((PRIVATE,), True, (0,)), "it takes away"
 
 
+@pytest.mark.parametrize("stored", [{"private": True}, {"credential": "corp"}])
+async def test_the_configuration_of_a_repo_that_just_became_private_is_told_to_no_untrusted_worker(
+    world, stored
+):
+    orders = world.orders(**stored)  # placement has not heard of it yet
+    assigns = Assign((Assignment(PUBLIC, primary=True),))
+    for worker, told in ((UNTRUSTED, []), (TRUSTED, [PUBLIC])):
+        command = (await orders.ordered(worker, 1, assigns)).command
+        assert [spec.key for spec in command.repos] == told
+
+
 async def test_only_who_may_read_a_repo_is_told_that_it_moved():
     """An empty command would tell that something did."""
     copies = [SimpleNamespace(worker=WorkerId(n), state=CopyState.HELD) for n in range(4)]
@@ -200,11 +212,15 @@ async def test_only_who_may_read_a_repo_is_told_that_it_moved():
     ],
 )
 async def test_the_holder_itself_looks_whether_the_reader_may(role, trusted, public, contact, served):
-    async def advertise(path, protocol, *, client):
+    async def advertise(path, protocol, **more):
         yield b"refs"
 
     lines = MirrorLines(
-        SimpleNamespace(advertise=advertise), lambda key: Path("/here"), lambda key: public, lambda: contact
+        SimpleNamespace(advertise=advertise),
+        lambda key: Path("/here"),
+        is_public=lambda key: public,
+        in_contact=lambda: contact,
+        suspect=lambda key, failure: None,
     )
     ticket = None if role is Role.AGGREGATOR else Ticket(FRONT, FRONT, PRIVATE, 1.0, trusted)
     request = ReadRequest(PRIVATE, "refs", "version=2", FRONT, role, ticket)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,12 @@ from evermirror.edge.relay.ask import HolderAway, HolderLacks, HolderRefused
 from evermirror.edge.relay.asking import AskingLines
 from evermirror.edge.relay.holder_refs import holder_refs
 from evermirror.edge.relay.limits import ServingLimits
-from evermirror.edge.relay.seal import TICKET_S, Unsealer
+from evermirror.edge.relay.seal import PASS_S, TICKET_S, Unsealer
 from evermirror.edge.relay.serving import ServingLines
+from evermirror.model.access import Role, TokenRecord
+from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.messages import AssignRepos, LookAt
-from evermirror.model.relay import Source
+from evermirror.model.relay import Denial, Source, worker_node_id
 from evermirror.model.repo import RepoKey
 from evermirror.model.wire import Access, AskSource, Ordered
 from evermirror.nodes.supervisor import Supervisor
@@ -133,6 +136,31 @@ async def test_a_new_ticket_is_given_for_what_the_worker_was_given_and_nothing_e
         assert keys["private"] not in repr(spy.heard)
 
 
+async def test_a_repo_that_becomes_private_is_hidden_though_the_audit_log_fails(tmp_path, monkeypatch):
+    async with house_at(tmp_path / "data", fleet={"replicas": 2}) as house:
+        coordinator, machine = house.lead.coordinator, house.lead.fleet.machine
+        key = RepoKey("example.org/team/a")
+        async with house.worker(1, "trusted") as trusted, house.worker(SPY, "spy", trusted=False) as spy:
+            await house.add(key)
+            await trusted.until_assigned(key)
+            await spy.until_assigned(key)
+            (spying,) = (w.record.id for w in machine.workers() if w.record.facts.name == "spy")
+            assert machine.may_read(key, spying)
+
+            async def no_audit(*args: object) -> None:
+                raise FailureError(Failure(FailureKind.UNKNOWN, "the database is away"))
+
+            with monkeypatch.context() as patched:
+                patched.setattr(coordinator._store, "audit", no_audit)
+                with pytest.raises(FailureError):
+                    await coordinator.add_url(f"https://{key}", {"private": True}, actor="test")
+            assert not machine.may_read(key, spying)
+            assert key in coordinator.unassigned
+            for minute in (1, 2):
+                await coordinator._assigning.catch_up(time.monotonic() + 100 * minute, coordinator.changing)
+            assert key not in coordinator.unassigned, "nobody had to repeat the change"
+
+
 async def moved(node, key, repo) -> None:
     """A push arrives at the aggregator: whoever follows the repo is told of it, too."""
     tip = await asyncio.to_thread(repo.commit)
@@ -234,6 +262,34 @@ async def test_a_worker_whose_token_is_revoked_loses_its_lines_and_its_pass(flee
                 await lead.lead.admin.quarantine("spy", "gone", actor="test")
                 await lead.lead.admin.resume("spy", actor="test")
                 assert lead.lead.passes.of_worker(spy.number) is None, "it never comes back"
+
+
+async def test_who_was_revoked_in_an_outage_of_the_database_is_shut_out_until_its_last_pass_ends(
+    tmp_path, monkeypatch
+):
+    async with house_at(tmp_path / "data") as house, house.worker(SPY, "spy", trusted=False) as spy:
+        feeds, passes, now = house.lead.feeds, house.lead.passes, time.time()
+        node = (await spy.next(Access)).node
+        record = house.lead.fleet.machine.record(house.lead.fleet.worker_of(SPY))
+        assert worker_node_id(record) == node
+        revoked = TokenRecord(SPY, "spy", Role.WORKER, False, now, revoked_at=now + 60.0)
+        later, away = now + 2 * PASS_S, True
+
+        async def since(at: float) -> list[TokenRecord]:
+            if away:
+                raise FailureError(Failure(FailureKind.UNKNOWN, "the database is away"))
+            return [revoked] if revoked.revoked_at >= at else []
+
+        monkeypatch.setattr(feeds._store, "tokens_revoked_since", since)
+        for clocked in (feeds, passes):
+            monkeypatch.setattr(clocked, "_utc", lambda: later)
+        await feeds._shut_out_revoked()
+        assert passes.denials() == ()
+        away = False
+        await feeds._shut_out_revoked()
+        assert passes.denials() == (Denial(node, later + PASS_S),)
+        await feeds._shut_out_revoked()
+        assert passes.denials() == (Denial(node, later + PASS_S),), "it is no news, and ends when it did"
 
 
 async def test_a_relay_in_the_coordinator_drops_who_is_quarantined(tmp_path):

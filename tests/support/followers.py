@@ -196,10 +196,12 @@ class House:
         *,
         since: int | None = 0,
         relay: RelayAddress | None = None,
+        unreached: tuple[str, ...] = (),
         grpc: bool = False,
     ) -> AsyncIterator[Aggregator]:
         identity = Identity(token, name, Role.AGGREGATOR, trusted=False)
         talk = Aggregator(await self.connection(identity, grpc=grpc))
+        talk.unreached = unreached
         await talk.say(self.hello(name, Role.AGGREGATOR, relay=relay))
         async with self.talking(talk):
             await talk.next(Welcomed)

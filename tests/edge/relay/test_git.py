@@ -10,7 +10,7 @@ import time
 import pytest
 
 from evermirror.core.keep.names import KEPT
-from evermirror.edge.relay.ask import HolderAway, HolderFailed, HolderLacks, HolderRefused
+from evermirror.edge.relay.ask import HolderAway, HolderFailed, HolderLacks, ReaderRefused
 from evermirror.edge.relay.gateway import Gateway
 from evermirror.edge.relay.holder_refs import HolderRefsInvalid, holder_refs
 from evermirror.edge.relay.limits import GatewayLimits
@@ -190,7 +190,7 @@ async def test_what_is_not_held_is_not_there(fleet, git_service, tmp_path):
             assert "503" in await run_git_client(tmp_path, "ls-remote", url, fine=False)
         async with gateway.open(fleet.source(), "no pass", heard=heard.append) as url:
             assert "403" in await run_git_client(tmp_path, "ls-remote", url, fine=False)
-    assert [type(e) for e in heard] == [HolderLacks, HolderAway, HolderRefused]
+    assert [type(e) for e in heard] == [HolderLacks, HolderAway, ReaderRefused]
 
 
 async def test_a_worker_that_dies_in_the_midst_of_a_pack_fails_the_clone(fleet, repo, git_service, tmp_path):

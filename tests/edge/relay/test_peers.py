@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from evermirror.edge.relay.ask import AnswerBroken, HolderAway, HolderRefused, no_body
+from evermirror.edge.relay.ask import AnswerBroken, HolderAway, HolderRefused, ReaderRefused, no_body
 from evermirror.edge.relay.certificate import dialling_context, own_certificate
 from evermirror.edge.relay.frames import (
     ASKING,
@@ -90,7 +90,7 @@ async def test_no_line_and_no_answer_without_a_good_pass(quick):
                     assert await peer.hear() is None
             async with quick.asking() as far:
                 for reach in (quick.relay, far):
-                    with pytest.raises(HolderRefused):
+                    with pytest.raises(ReaderRefused):
                         await gather(reach.ask(quick.ask(pass_=pass_), no_body()))
         assert service.requests == []
         assert await works(quick)
@@ -136,7 +136,7 @@ async def test_a_reader_cannot_call_itself_an_aggregator(quick):
         RawPeer.admitted(quick.port, ASKING, quick.pass_(OTHER, Role.WORKER)) as peer,
     ):
         peer.say(replace(WORKER_REQUEST, role=Role.AGGREGATOR, reader=READER), End())
-        assert (await peer.hear()).status == "refused"
+        assert (await peer.hear()).status == "not_let_in"
         assert service.requests == []
 
 
@@ -719,6 +719,25 @@ async def test_a_node_that_is_shut_out_comes_back_only_when_it_may(quick):
         assert await works(quick)
 
 
+@pytest.mark.parametrize("way", [SERVING, ASKING])
+async def test_a_node_that_is_shut_out_while_it_is_let_in_gets_no_line(quick, monkeypatch, way):
+    admit = quick.relay._admit
+
+    async def shut_out(line):
+        admitted = await admit(line)
+        quick.relay.deny([Denial(OTHER, time.time() + 60.0)])
+        return admitted
+
+    monkeypatch.setattr(quick.relay, "_admit", shut_out)
+    async with RawPeer.dial(quick.port) as peer:
+        peer.say(Hello(1, way, quick.pass_(OTHER, Role.WORKER)))
+        assert isinstance(await peer.hear(), Admitted)
+        assert "not let in" in (await peer.hear()).reason
+        assert await peer.hear() is None
+        assert not quick.relay.reachable(OTHER)
+        assert quick.relay.figures().asking_lines == 0
+
+
 async def test_a_reader_that_is_shut_out_is_not_answered_on_the_line_that_it_has(quick):
     async with quick.serving(Scripted(echo)), quick.asking() as far:
         good = quick.ask_of_worker("pack")
@@ -770,8 +789,20 @@ async def test_a_reader_whose_pass_ends_is_not_answered_on_the_line_that_it_has(
         ask = fleet.ask("pack", pass_=fleet.pass_(lives_s=lives_s))
         assert await gather(far.ask(ask, body_of(b"1"))) == b"heard:1"
         await asyncio.sleep(lives_s)
-        with pytest.raises(HolderRefused, match="ended"):
+        with pytest.raises(ReaderRefused, match="ended"):
             await gather(far.ask(ask, body_of(b"2")))
+
+
+async def test_a_holder_cannot_say_that_the_relay_refused_the_reader(quick):
+    async def refuses(request, body):
+        raise ReaderRefused("go away")
+        yield b""
+
+    async with quick.serving(Scripted(refuses)), quick.asking() as far:
+        for reach in (quick.relay, far):
+            with pytest.raises(HolderRefused, match="go away") as refused:
+                await gather(reach.ask(quick.ask(), no_body()))
+            assert refused.type is HolderRefused
 
 
 async def test_a_holder_that_is_just_away_is_waited_for(quick):

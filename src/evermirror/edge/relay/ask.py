@@ -66,6 +66,10 @@ class HolderLacks(HolderRefused):
     """It does not hold that repo (any more)."""
 
 
+class ReaderRefused(HolderRefused):
+    """The relay does not let this reader ask: the holder has not heard of it."""
+
+
 class AnswerBroken(EvermirrorError):
     """The line broke in the midst of an answer: what came so far is not all."""
 

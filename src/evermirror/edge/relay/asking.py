@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from evermirror.edge.relay.ask import Ask, HolderAway, HolderFailed, HolderRefused
+from evermirror.edge.relay.ask import Ask, HolderAway, HolderFailed, ReaderRefused
 from evermirror.edge.relay.certificate import dialling_context
 from evermirror.edge.relay.dial import DialFailed, DialRefused, dial
 from evermirror.edge.relay.exchange import question
@@ -84,7 +84,7 @@ class AskingLines:
             try:
                 return relay, await dial(relay, ASKING, ask.reader_pass, self._context, self._scratch, limits)
             except DialRefused as refused:
-                raise HolderRefused(refused.message) from None
+                raise ReaderRefused(refused.message) from None
             except DialFailed as failed:
                 why = f"{relay.address}: {failed.message}"
                 pool.down_until = asyncio.get_running_loop().time() + self._limits.pause_s

@@ -14,7 +14,14 @@ from contextlib import suppress
 import structlog
 
 from evermirror.edge.git.serve_request import BadRequest, RequestTooLarge
-from evermirror.edge.relay.ask import AnswerBroken, HolderAway, HolderFailed, HolderLacks, HolderRefused
+from evermirror.edge.relay.ask import (
+    AnswerBroken,
+    HolderAway,
+    HolderFailed,
+    HolderLacks,
+    HolderRefused,
+    ReaderRefused,
+)
 from evermirror.edge.relay.frames import Answer, Body, End, Request, Status
 from evermirror.edge.relay.limits import LineLimits
 from evermirror.edge.relay.line import Line, LineBroken
@@ -82,6 +89,8 @@ def _accept(line: Line, message: object) -> None:
             return
         case Answer(Status.REFUSED, reason):
             raise HolderRefused(reason or "no reason given")
+        case Answer(Status.NOT_LET_IN, reason):
+            raise ReaderRefused(reason or "no reason given")
         case Answer(Status.NOT_HERE, reason):
             raise HolderLacks(reason or "not here")
         case Answer(Status.FAILED, reason):
@@ -209,6 +218,8 @@ def _status_of(error: Exception) -> Answer:
             return Answer(Status.NOT_HERE, error.reason)
         case Refused():
             return Answer(Status.REFUSED, error.message)
+        case ReaderRefused():
+            return Answer(Status.NOT_LET_IN, error.reason)
         case HolderRefused():
             return Answer(Status.REFUSED, error.reason)
         case BadRequest():

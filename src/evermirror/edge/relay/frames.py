@@ -60,8 +60,9 @@ class Status:
     BUSY = "busy"
     NOT_HERE = "not_here"
     REFUSED = "refused"
+    NOT_LET_IN = "not_let_in"  # by the relay; nothing was asked of the holder
     FAILED = "failed"
-    ALL = frozenset({OK, BUSY, NOT_HERE, REFUSED, FAILED})
+    ALL = frozenset({OK, BUSY, NOT_HERE, REFUSED, NOT_LET_IN, FAILED})
 
 
 @dataclass(frozen=True, slots=True)

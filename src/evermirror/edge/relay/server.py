@@ -23,7 +23,7 @@ import structlog
 
 from evermirror.edge.git.serve_gate import Gate, ServerBusy
 from evermirror.edge.net.accept import Acceptor, listen
-from evermirror.edge.relay.ask import Ask, HolderAway, HolderRefused
+from evermirror.edge.relay.ask import Ask, HolderAway, HolderRefused, ReaderRefused
 from evermirror.edge.relay.certificate import RelayCertificate, listening_context
 from evermirror.edge.relay.exchange import Incoming, answer, question
 from evermirror.edge.relay.frames import SERVING, VERSION, Admitted, Hello, Refused, Request
@@ -183,6 +183,8 @@ class RelayServer:
                     self._answered += 1
                 finally:
                     self._holders.give_back(request.holder, line)
+        except ReaderRefused as refused:  # only a relay may say so
+            raise HolderRefused(refused.reason) from None
         except ServerBusy as busy:
             raise HolderAway("too many questions at this relay", busy.retry_after_s) from None
 
@@ -192,9 +194,9 @@ class RelayServer:
         try:
             reader = unsealer.read_pass(pass_, self._clock())
         except SealInvalid as error:
-            raise HolderRefused(error.message) from None
+            raise ReaderRefused(error.message) from None
         if reader.role not in _READERS or self._is_denied(reader.node):
-            raise HolderRefused(f"{reader.node} is not let in here")
+            raise ReaderRefused(f"{reader.node} is not let in here")
         return reader
 
     def _is_denied(self, node: NodeId) -> bool:
@@ -203,9 +205,9 @@ class RelayServer:
     def _check(self, reader: Pass, request: Request) -> None:
         now = self._clock()
         if reader.until <= now:
-            raise HolderRefused("the pass has ended")
+            raise ReaderRefused("the pass has ended")
         if self._is_denied(reader.node):
-            raise HolderRefused(f"{reader.node} is not let in here")
+            raise ReaderRefused(f"{reader.node} is not let in here")
         if reader.role is Role.AGGREGATOR:
             return
         if (unsealer := self._unsealer_of()) is None:
@@ -216,7 +218,7 @@ class RelayServer:
             if ticket.trusted and not reader.trusted:
                 raise SealInvalid("the ticket is a trusted reader's")
         except SealInvalid as error:
-            raise HolderRefused(error.message) from None
+            raise ReaderRefused(error.message) from None
 
     # Lines
 
@@ -237,6 +239,8 @@ class RelayServer:
             finally:
                 self._strangers.leave(line)
             self._strangers.admitted(line.peer_host)
+            if self._is_denied(who.node):  # it was shut out while it was let in: nobody ended this line
+                raise ReaderRefused(f"{who.node} is not let in here")
             if hello.way == SERVING:
                 await self._keep(line, who)
             else:

@@ -131,6 +131,10 @@ class AggregatorUplink:
     def connected(self) -> bool:
         return self._redial.connected
 
+    def has_pass(self) -> bool:
+        """Whether the coordinator gave one that has not ended."""
+        return self.access is not None and self.access.until > self.coordinator_clock()
+
     def reader_pass(self) -> str:
         """Sealed; empty before the coordinator gave one."""
         return self.access.pass_ if self.access is not None else ""

@@ -36,6 +36,7 @@ from evermirror.edge.relay.ask import (
     HolderAway,
     HolderRefused,
     Reach,
+    ReaderRefused,
     once,
 )
 from evermirror.edge.relay.gateway import Gateway
@@ -285,6 +286,8 @@ class Attempts:
 def _of_holder(course: _Course, error: Exception) -> Attempt:
     failure = _failure(str(error))
     match error:
+        case ReaderRefused():  # our own pass has ended or was taken back: no fault of the holder
+            return course.ended(End.FAILED, failure)
         case HolderRefused():
             return course.ended(End.HOLDER_REFUSED, failure)
         case HolderAway():

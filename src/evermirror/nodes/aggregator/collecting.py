@@ -106,6 +106,7 @@ class Collecting:
         mirrors: Mirrors,
         works: Callable[[Callable[[Event], None]], CollectWorks],
         reach: Reach,
+        has_pass: Callable[[], bool],
         teller: Teller,
         readers: Readers,
         clock: Callable[[], float],
@@ -119,6 +120,7 @@ class Collecting:
         self._rows = PatientStore(store)
         self._mirrors = mirrors
         self._reach = reach
+        self._has_pass = has_pass
         self._teller = teller
         self._readers = readers
         self._clock = clock
@@ -142,6 +144,7 @@ class Collecting:
         self._actions: list[Action] = []
         self._told: list[Told] = []
         self._reachable: frozenset[NodeId] = frozenset()
+        self._usable: frozenset[NodeId] = frozenset()  # as the machine was told
 
     # What others ask of it
 
@@ -283,10 +286,11 @@ class Collecting:
             self._look_who_is_there()
 
     def _look_who_is_there(self) -> None:
-        reachable = frozenset(node for node in self._nodes if self._reach.reachable(node))
-        if reachable != self._reachable:
-            self._reachable = reachable
-            self._inbox.put(Reachability(reachable))
+        self._reachable = frozenset(node for node in self._nodes if self._reach.reachable(node))
+        usable = self._reachable if self._has_pass() else frozenset()  # without one every relay refuses us
+        if usable != self._usable:
+            self._usable = usable
+            self._inbox.put(Reachability(usable))
 
     def unreached(self) -> tuple[NodeId, ...]:
         """Holders that were heard of and cannot be read from now, as many as are told."""

@@ -137,6 +137,7 @@ async def _collecting(
         mirrors=mirrors,
         works=lambda tell: CollectWorks(attempts, mirrors, parts.readers, care, clock=clock, tell=tell),
         reach=reach,
+        has_pass=parts.uplink.has_pass,
         teller=parts.uplink,
         readers=parts.readers,
         clock=clock,

@@ -21,6 +21,8 @@ from evermirror.nodes.coordinator.pull.pulling import Pulling
 
 log = structlog.get_logger(__name__)
 
+CATCH_UP_S = 60.0  # a change is stored, audited and told within that, unless something failed
+
 
 class Assigning:
     """``pulling`` is None where nothing is pulled."""
@@ -30,6 +32,8 @@ class Assigning:
         self._fleet = fleet
         self._pulling: Pulling | None = None
         self.unassigned: set[RepoKey] = set()  # in the store, and the fleet is to hear of it
+        self._seen: set[RepoKey] = set()  # those of them at the last look
+        self._catch_up_at = 0.0
 
     def pull_with(self, pulling: Pulling) -> None:
         self._pulling = pulling
@@ -45,6 +49,27 @@ class Assigning:
             if not waited:
                 self.unassigned.discard(record.key)
             raise
+
+    async def hide(self, before: RepoRecord, record: RepoRecord) -> None:
+        """Tell the fleet at once of a repo that became private: nothing that may fail comes first."""
+        became = self._placed(record).trusted_only and not self._placed(before).trusted_only
+        if became and self._is_placed(record.key):
+            await self._tell([record])
+
+    async def catch_up(self, now: float, changing: asyncio.Lock) -> None:
+        """Assign what whoever changed it did not: an error cut that short. ``now`` is monotonic seconds."""
+        if now < self._catch_up_at:
+            return
+        self._catch_up_at = now + CATCH_UP_S
+        late, self._seen = self._seen & self.unassigned, set(self.unassigned)
+        if not late or changing.locked():  # tasks do not wait for a long change
+            return
+        try:
+            async with changing:
+                found = await self._store.find_repos(late)
+                await self.assign(tuple(found.values()))
+        except FailureError as error:
+            log.warning("changed repos wait for the database", repos=len(late), reason=error.failure.message)
 
     async def assign(self, records: Sequence[RepoRecord]) -> None:
         """Have the fleet hold repos that are new, or hear of what changed about them. A worker would clone a

@@ -9,6 +9,7 @@ pulled by pulling.py. The catalog is here.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
@@ -134,6 +135,7 @@ class Coordinator:
             self._poke.clear()
             await self._tasks.route()
             await self._followers.tell()
+            await self._assigning.catch_up(time.monotonic(), self.changing)
             try:
                 async with asyncio.timeout(self._tasks.pause_s(ROUTE_S)):
                     await self._poke.wait()
@@ -237,6 +239,8 @@ class Coordinator:
             if known is None and self._pulling is not None:
                 await self._pulling.forget(record.key)
             await self._assigning.store(record)
+            if known is not None:
+                await self._assigning.hide(known, record)
         status = AddStatus.UPDATED if known is not None else AddStatus.ADDED
         await self._store.audit(actor, f"repo.{status.value}", record.key, {"url": record.spec.url})
         if (record.spec.fsck_allow, record.fsck_reason) != (before.spec.fsck_allow, before.fsck_reason):

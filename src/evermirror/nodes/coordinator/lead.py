@@ -339,7 +339,14 @@ async def _make_fleet(
     return Fleet(
         machine,
         recorder=recorder,
-        orders=Orders(store, passes.source, machine.primary_of, machine.may_read, machine.repo),
+        orders=Orders(
+            store,
+            passes.source,
+            machine.primary_of,
+            machine.may_read,
+            machine.repo,
+            lambda worker: (record := machine.record(worker)) is not None and record.facts.trusted,
+        ),
         bound=await store.bound_tokens(),
         listener=coordinator,
         utc=clock,

@@ -22,7 +22,7 @@ from evermirror.edge.store.specs import AssignedSpec
 from evermirror.model.messages import AssignRepos, LookAt, ReleaseRepos, RestoreTip, SyncNow
 from evermirror.model.messages import Command as WorkerCommand
 from evermirror.model.relay import Source
-from evermirror.model.repo import RepoKey
+from evermirror.model.repo import RepoKey, RepoSpec
 from evermirror.model.wire import AskSource, Ordered
 from evermirror.model.worker import WorkerId
 
@@ -55,12 +55,14 @@ class Orders:
         primary_of: Callable[[RepoKey], WorkerId | None],
         may_read: MayRead,
         repo_of: Callable[[RepoKey], RepoView | None],
+        is_trusted: Callable[[WorkerId], bool],
     ) -> None:
         self._specs = specs
         self._source_of = source_of
         self._primary_of = primary_of
         self._may_read = may_read
         self._repo_of = repo_of
+        self._is_trusted = is_trusted
 
     async def ordered(self, worker: WorkerId, seq: int, command: Command) -> Ordered:
         """Every number is sent, also of a command that has lost its object meanwhile."""
@@ -90,7 +92,7 @@ class Orders:
 
     async def _assign(self, worker: WorkerId, command: Assign) -> AssignRepos:
         items = {item.key: item for item in command.items}
-        found = [f for f in await self._specs.specs_of(list(items)) if self._may_read(f.spec.key, worker)]
+        found = [f for f in await self._specs.specs_of(list(items)) if self._may_have(worker, f.spec)]
         return AssignRepos(
             tuple(f.spec for f in found),
             tuple(f.activity for f in found),
@@ -99,6 +101,11 @@ class Orders:
             paused=frozenset(f.spec.key for f in found if not f.enabled),
             sources=tuple(self._sources(worker, [items[f.spec.key] for f in found])),
         )
+
+    def _may_have(self, worker: WorkerId, spec: RepoSpec) -> bool:
+        """Also by what was just read: placement hears of a repo that became private a moment later."""
+        secret = spec.private or spec.credential is not None
+        return self._may_read(spec.key, worker) and (not secret or self._is_trusted(worker))
 
     def _nearer(self, worker: WorkerId, keys: Iterable[RepoKey]) -> Iterator[Source]:
         """What a follower is to look at, its primary has."""

@@ -88,7 +88,8 @@ class Feed:
         self._sent = 0  # the last number that it was told and has not acknowledged; 0: none
         self._moved = asyncio.Event()
         self.status: WorkerStatus | None = None
-        self.unreached: frozenset[NodeId] = frozenset()  # holders that its relay has no line to
+        # Holders that its relay has no line to; None before its first heartbeat.
+        self.unreached: frozenset[NodeId] | None = None
         self.told = 0  # changes, in this session
 
     @property

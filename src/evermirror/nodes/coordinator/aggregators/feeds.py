@@ -63,6 +63,13 @@ class _Aggregator:
     feed: Feed | None = None  # while it is connected
     counts: bool = True  # it is there, or not away for longer than grace
     told: int = 0  # changes, in earlier sessions
+    last_unreached: frozenset[NodeId] | None = None  # as it told in earlier sessions
+
+    @property
+    def unreached(self) -> frozenset[NodeId] | None:
+        """Its last word on whom its relay has no line to; None where it never said."""
+        now = self.feed.unreached if self.feed is not None else None
+        return now if now is not None else self.last_unreached
 
 
 class Feeds:
@@ -106,7 +113,11 @@ class Feeds:
         self._some_told: bool | None = None  # whether there are aggregators, as the fleet was told
         self._user_tokens = False  # there are some, as aggregators were last told
         self._due = asyncio.Event()  # something is to be done before the next tick
-        self._denials_told = True  # aggregators know of everybody who is shut out
+        self._revoked_seen_at = utc()  # when the database last said which tokens are revoked
+        self._denials = 0  # how often somebody was shut out or let in again
+        self._denials_told = 0  # of these, aggregators know of so many
+        self._renewed_at, self._clock_ahead_s = mono(), utc() - mono()
+        self._renewal_due = False  # for another reason than time, and not done yet
         self.on_denied: Callable[[tuple[Denial, ...]], None] = lambda denied: None  # for an own relay
 
     def wake(self) -> None:
@@ -169,13 +180,11 @@ class Feeds:
         """Forgets those that are away too long, renews passes in time, until cancelled."""
         shortest_s, longest_s = TICK_S
         tick_s = min(max(self._fleet.machine.settings.grace_s / 10, shortest_s), longest_s)
-        renewed_at, clock_ahead_s = self._mono(), self._utc() - self._mono()
         while True:
             await self._wait(tick_s)
-            if not self._denials_told:
-                self._denials_told = True
-                await self._tell_aggregators()
-            await self._shut_out_revoked()
+            await self._shut_out_revoked()  # this and passes first: what fails below puts neither off
+            await self._tell_denials()
+            await self._renew_in_time()
             self._accusations.tick()
             await self._registry.tick()
             for one in list(self._known.values()):
@@ -185,12 +194,21 @@ class Feeds:
                     await self._tell(self._witnesses.forget(one.node))
             await self._tell_presence()
             await self._tell_unreached()
-            tokens_changed = await self._tokens_changed()
-            due = self._mono() - renewed_at >= RENEW_S
-            clock_set = abs(self._utc() - self._mono() - clock_ahead_s) > STEP_S  # nodes judge passes by it
-            if due or clock_set or self.relays() != self._named or tokens_changed:
-                renewed_at, clock_ahead_s = self._mono(), self._utc() - self._mono()
-                await self._renew()
+
+    async def _tell_denials(self) -> None:
+        if self._denials_told != (number := self._denials):
+            await self._tell_aggregators()
+            self._denials_told = number
+
+    async def _renew_in_time(self) -> None:
+        ahead_s = self._utc() - self._mono()
+        clock_set = abs(ahead_s - self._clock_ahead_s) > STEP_S  # nodes judge passes by it
+        due = self._mono() - self._renewed_at >= RENEW_S
+        self._renewal_due |= await self._tokens_changed() or due or clock_set
+        if self._renewal_due or self.relays() != self._named:
+            now = self._mono()
+            await self._renew()
+            self._renewed_at, self._clock_ahead_s, self._renewal_due = now, ahead_s, False
 
     async def _tell_presence(self) -> None:
         """Tell the fleet whether there are aggregators: surely none only once none came for ``grace``."""
@@ -198,17 +216,19 @@ class Feeds:
         some = some or any(not record.retired for record in self._registry.records())
         known = some or self._mono() - self._started_at >= self._fleet.machine.settings.grace_s
         if known and some is not self._some_told:
-            self._some_told = some
             await self._fleet.tell(AggregatorsTold(some))
+            self._some_told = some
 
     async def _tell_unreached(self) -> None:
-        """Workers that none of the aggregators that are there can read from."""
-        told = [one.feed.unreached for one in self._known.values() if one.feed is not None]
-        nodes = frozenset.intersection(*told) if told else frozenset()
+        """Workers that none of the aggregators can read from; nothing new while there is none to say so."""
+        told = [one.unreached for one in self._known.values() if one.counts and one.unreached is not None]
+        if not told:
+            return
+        nodes = frozenset.intersection(*told)
         workers = frozenset(w for node in nodes if (w := self._worker_of(node)) is not None)
         if workers != self._unreached_told:
-            self._unreached_told = workers
             await self._fleet.tell(UnreachedTold(workers))
+            self._unreached_told = workers
 
     def _worker_of(self, node: NodeId) -> WorkerId | None:
         number = node.removeprefix("worker/").partition("-")[0]
@@ -230,9 +250,10 @@ class Feeds:
 
     async def _renew(self) -> None:
         """Everybody gets a new pass, and hears where relays are."""
-        self._named = self.relays()
+        named = self.relays()
         self._fleet.renew_access()
         await self._tell_aggregators()
+        self._named = named
 
     async def _tell_aggregators(self) -> None:
         there = [(one, one.feed.peer) for one in self._known.values() if one.feed is not None]
@@ -271,11 +292,15 @@ class Feeds:
 
     async def _shut_out_revoked(self) -> None:
         """Nodes whose token was revoked, by whichever process."""
+        now = self._utc()
+        # After an outage of the database also those revoked meanwhile: they got passes until now.
+        since = min(now - PASS_S, self._revoked_seen_at) - NOTICED_S
         try:
-            found = await self._store.tokens_revoked_since(self._utc() - PASS_S - NOTICED_S)
+            found = await self._store.tokens_revoked_since(since)
         except FailureError as error:
             log.debug("the database does not say which tokens are revoked", reason=error.failure.message)
             return
+        self._revoked_seen_at = now
         news = [self._revoked(token) for token in found]
         if any(news):
             self._tell_relays()
@@ -289,10 +314,13 @@ class Feeds:
             node = worker_node_id(record)
         else:
             return False
-        return self._passes.deny(node, (token.revoked_at or self._utc()) + NOTICED_S, revoked=True)
+        noticed_at = (token.revoked_at or 0.0) + NOTICED_S
+        if not self._passes.is_denied(node):
+            noticed_at = max(noticed_at, self._utc())  # it may have got its last pass just now
+        return self._passes.deny(node, noticed_at, revoked=True)
 
     def _tell_relays(self) -> None:
-        self._denials_told = False
+        self._denials += 1
         self.on_denied(self._passes.denials())
         self._due.set()
 
@@ -395,6 +423,7 @@ class Feeds:
             since=self._utc(),
             heard_at=self._mono(),
             told=0 if before is None else before.told + (before.feed.told if before.feed else 0),
+            last_unreached=before.unreached if before is not None else None,
         )
         self._known[node] = one
         for old in [n for n, other in self._known.items() if not other.counts]:
@@ -407,7 +436,7 @@ class Feeds:
 
     async def _leave(self, one: _Aggregator, feed: Feed) -> None:
         one.told += feed.told
-        one.feed = None
+        one.last_unreached, one.feed = one.unreached, None
         one.since, one.heard_at = self._utc(), self._mono()
         log.info("aggregator disconnected", aggregator=one.name)
         if self.is_current(one):

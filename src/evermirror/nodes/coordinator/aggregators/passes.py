@@ -56,6 +56,9 @@ class Passes:
             self._revoked.discard(oldest)
         return news
 
+    def is_denied(self, node: NodeId) -> bool:
+        return node in self._denied
+
     def readmit(self, node: NodeId) -> bool:
         """Returns whether it was shut out, and is no more."""
         return node not in self._revoked and self._denied.pop(node, None) is not None
