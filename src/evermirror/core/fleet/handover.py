@@ -81,6 +81,7 @@ class Handover:
         self._one = table.one
         self._crew = crew
         self._pace = pace
+        self._asked_at: dict[int, int] = {}  # copies planned again → UTC seconds of the first request
 
     # What is asked of every row that changed
 
@@ -254,7 +255,7 @@ class Handover:
         one = self._one
         row = one.c_row[c]
         one.c_state[c] = ASKED
-        one.c_since[c] = int(since_s)
+        one.c_since[c] = self._asked_at.pop(c, int(since_s))
         copies = self._table.copies_of(row)
         primary = c == self.primary_of(self.allowed(row, copies))
         one.c_primary[c] = PRIMARY if primary else FOLLOWER
@@ -322,8 +323,12 @@ class Handover:
             self.plan_again(row, c, draft)
 
     def plan_again(self, row: int, c: int, draft: Draft) -> None:
-        """A wanted copy goes back to the start."""
+        """A wanted copy goes back to the start. An untrusted worker wins no time by that (slow.py)."""
         one = self._one
+        if one.c_state[c] in (ASKED, DEFERRED) and not self._member(c).record.facts.trusted:
+            self._asked_at[c] = one.c_since[c]
+        else:
+            self._asked_at.pop(c, None)
         self._set_state(row, c, PLANNED, draft)
         one.c_digest[c] = 0
         one.c_primary[c] = UNTOLD
@@ -341,6 +346,7 @@ class Handover:
         if self._one.c_state[c] == ASKED:
             ended = self._pace.failed if handed_back else self._pace.stopped
             ended(WorkerId(worker))
+        self._asked_at.pop(c, None)
         self._table.drop_copy(c)
         draft.copy_changed(row, worker)
 
