@@ -99,6 +99,34 @@ def test_a_trusted_worker_without_room_is_given_no_proofs():
     assert full.disk == {}
 
 
+def test_private_repos_have_room_before_proofs():
+    fleet = strangers_only()
+    small = fleet.join("small", capacity=7)
+    fleet.handle(AggregatorsTold(some=False))
+    fleet.run(12)
+    replicas = sum(c.worker == small.id and c.rank == 0 for key in KEYS for c in fleet.repo(key).copies)
+    assert replicas < 7, "the rest is proofs"
+    private = [RepoKey(f"forge.example/private/{n}") for n in range(7 - replicas)]
+    fleet.catalog(*(CatalogRepo(key, trusted_only=True) for key in private))
+    fleet.run(5)
+    assert fleet.machine.totals().no_room == 0
+    assert all(key in small.disk for key in private)
+    wanted = [c for key in KEYS + private for c in fleet.repo(key).copies if c.rank is not None]
+    assert sum(c.worker == small.id for c in wanted) == 7
+
+
+def test_rows_that_nobody_can_prove_are_not_placed_again():
+    fleet = strangers_only()
+    fleet.join("small", capacity=7)
+    fleet.handle(AggregatorsTold(some=False))
+    fleet.run(12)
+    assert fleet.machine.totals().unverified == len(KEYS) - 7
+    assert fleet.machine._placing._with_holes().tolist() == []
+    fleet.join("large")
+    fleet.run(12)
+    assert fleet.machine.totals().unverified == 0
+
+
 def test_an_aggregator_verifies_and_makes_proofs_needless():
     fleet = strangers_only()
     honest = fleet.join("honest")

@@ -12,7 +12,7 @@ repo, or another untrusted worker begins to hold it; and does not count while a 
 Aggregators fetch what changes, so a fleet that has one waits for it. A fleet without one gives each repo that
 only untrusted workers are to hold one more copy, its *proof*, on a trusted worker that has room. A proof is
 not counted among the replicas, and not balanced: it is where the walk round the ring first meets a trusted
-worker, and stays there.
+worker, and stays there. Replicas come first: proofs have what these leave of a worker's capacity.
 """
 
 from __future__ import annotations
