@@ -99,6 +99,34 @@ def test_a_trusted_worker_without_room_is_given_no_proofs():
     assert full.disk == {}
 
 
+def test_private_repos_have_room_before_proofs():
+    fleet = strangers_only()
+    small = fleet.join("small", capacity=7)
+    fleet.handle(AggregatorsTold(some=False))
+    fleet.run(12)
+    replicas = sum(c.worker == small.id and c.rank == 0 for key in KEYS for c in fleet.repo(key).copies)
+    assert replicas < 7, "the rest is proofs"
+    private = [RepoKey(f"forge.example/private/{n}") for n in range(7 - replicas)]
+    fleet.catalog(*(CatalogRepo(key, trusted_only=True) for key in private))
+    fleet.run(5)
+    assert fleet.machine.totals().no_room == 0
+    assert all(key in small.disk for key in private)
+    wanted = [c for key in KEYS + private for c in fleet.repo(key).copies if c.rank is not None]
+    assert sum(c.worker == small.id for c in wanted) == 7
+
+
+def test_rows_that_nobody_can_prove_are_not_placed_again():
+    fleet = strangers_only()
+    fleet.join("small", capacity=7)
+    fleet.handle(AggregatorsTold(some=False))
+    fleet.run(12)
+    assert fleet.machine.totals().unverified == len(KEYS) - 7
+    assert fleet.machine._placing._with_holes().tolist() == []
+    fleet.join("large")
+    fleet.run(12)
+    assert fleet.machine.totals().unverified == 0
+
+
 def test_an_aggregator_verifies_and_makes_proofs_needless():
     fleet = strangers_only()
     honest = fleet.join("honest")
@@ -110,7 +138,10 @@ def test_an_aggregator_verifies_and_makes_proofs_needless():
     assert all(c.rank != PROOF for key in KEYS for c in fleet.repo(key).copies)
     assert len(honest.disk) < len(KEYS), "proofs went, as the aggregator has the same"
     fleet.handle(WitnessLost())
-    assert verified(fleet) == set(KEYS), "what was fetched once is known to be there"
+    assert verified(fleet) == set(honest.disk), "it may have fetched from the proofs, which are gone"
+    fleet.handle(WitnessHeld(tuple(HeldCopy(key, fleet.upstream[key]) for key in KEYS)))
+    fleet.handle(WitnessLost())
+    assert verified(fleet) == set(KEYS), "what was fetched from those who hold it is known to be there"
 
 
 def test_what_another_untrusted_worker_clones_anew_is_to_be_verified_anew():
@@ -126,6 +157,39 @@ def test_what_another_untrusted_worker_clones_anew_is_to_be_verified_anew():
     fleet.run(5)
     assert CopyState.HELD in fleet.states(KEYS[0]).values()
     assert not fleet.repo(KEYS[0]).verified
+
+
+@pytest.mark.parametrize("joins", ["before the fetch", "while it is witnessed", "afterwards"])
+@pytest.mark.parametrize("leaves", ["retired", "down", "lost its disk"])
+def test_a_fetch_from_one_untrusted_worker_proves_nothing_for_another(joins, leaves):
+    fleet = Fleet(QUICK)
+    key = KEYS[0]
+    honest = fleet.join("honest", trusted=False)
+    fleet.catalog(CatalogRepo(key, replicas=2))
+    fleet.run(3)
+    if joins == "before the fetch":
+        fleet.join("liar", trusted=False)
+        fleet.run(5)
+    fleet.handle(WitnessHeld((HeldCopy(key, fleet.upstream[key]),)))
+    if joins == "while it is witnessed":
+        fleet.join("liar", trusted=False)
+        fleet.run(5)
+    fleet.handle(WitnessLost((key,)))
+    assert fleet.repo(key).verified == (joins != "while it is witnessed")
+    if joins == "afterwards":
+        fleet.join("liar", trusted=False)
+        fleet.run(5)
+    assert list(fleet.states(key).values()) == [CopyState.HELD, CopyState.HELD]
+    if leaves == "retired":
+        fleet.retire(honest)
+    elif leaves == "down":
+        fleet.cut(honest)
+        fleet.tick(100, gap_s=10.0)
+    else:
+        fleet.reboot(honest, lost=[key])
+        fleet.connect(honest)
+    assert not fleet.repo(key).verified
+    assert fleet.machine.totals().unverified == 1
 
 
 @pytest.mark.parametrize("replicas", [2, 3])

@@ -192,6 +192,40 @@ def test_a_liar_that_never_obeys_starves_the_others_for_minutes_only(tells):
     assert fleet.machine.rates_in_use()["big.example"][0] <= 1.0
 
 
+@pytest.mark.parametrize("how", ["untrusted", "new session", "suspect", "nothing brought"])
+def test_a_liar_wins_no_time_by_connecting_anew(how):
+    """It claims the whole rate, or has repos for it, and never obeys."""
+    trusted = how not in ("untrusted", "nothing brought")
+    fleet = Fleet(RATED)
+    ann, liar = fleet.join("ann"), fleet.join("liar", trusted=trusted)
+    fleet.catalog(*BUSY)
+    fleet.run(40)
+    ours = rate(ann)
+    fleet.restart()
+    liar.limits = None if how == "nothing brought" else all_of_it(fleet)
+    fleet.connect(liar)
+    ann.limits = None  # a new disk
+    fleet.reboot(ann)
+    fleet.connect(ann)
+
+    def pass_time(seconds):
+        for _ in range(seconds):
+            fleet.tick()
+            fleet.read(ann)
+
+    if not trusted:
+        pass_time(60)
+        assert rate(ann) > 0.5 * ours, "an untrusted worker's claim counts for nothing from the start"
+    away_s = 8 if how == "suspect" else 0
+    for _ in range(60):  # of 23 s: suspect at some of the looks
+        pass_time(23 - away_s)
+        fleet.cut(liar) if how == "suspect" else fleet.reboot(liar)
+        pass_time(away_s)
+        fleet.connect(liar)
+    assert rate(ann) > 0.5 * ours
+    assert fleet.machine.rates_in_use()["big.example"][0] <= 1.0
+
+
 class Watched(Fleet):
     """Notes when a worker went down: until it has limits that were told later it is excused."""
 

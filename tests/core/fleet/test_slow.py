@@ -6,8 +6,10 @@ import pytest
 
 from evermirror.core.fleet.copies import CopyState, Reason
 from evermirror.core.fleet.decisions import Alert, AlertKind
+from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.events import CatalogRepo, HeartbeatHeard
-from evermirror.core.fleet.slow import DEFERRED_TRIES, PAUSE_S, PRETENCE
+from evermirror.core.fleet.slow import DEFERRED_TRIES, PATIENCE_MAX_S, PAUSE_S, PRETENCE
+from evermirror.core.fleet.table import FleetTable
 from evermirror.model.repo import RepoKey
 from tests.support.fleet import QUICK, FakeWorker, Fleet
 
@@ -63,6 +65,8 @@ def with_silent(*, tells: bool = True, pretends: bool = False) -> tuple[Slow, Fa
     """An honest worker of weight 1, and one that owns nearly the whole ring."""
     fleet = Slow()
     fleet.join("honest")
+    fleet.catalog("forge.example/old/one")  # a clone that takes a second
+    fleet.run(5)
     silent = fleet.join("silent", weight=1000.0, trusted=False)
     if not tells:
         fleet.reboot(silent)
@@ -105,6 +109,39 @@ def test_connecting_anew_wins_no_time():
         fleet.connect(silent)
     fleet.pass_time(120)
     assert fleet.held() == REPOS
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["one session", "many sessions"])
+@pytest.mark.parametrize("part", [0.0, 0.6], ids=["completes one at a time", "completes most"])
+def test_completing_some_clones_wins_no_time_for_the_others(part, anew):
+    fleet, silent = with_silent()
+    fleet.read(silent)
+    stuck = list(silent.clones)
+    for each in stuck[: int(part * len(stuck))]:
+        fleet.finish(silent, each)
+    stuck = stuck[int(part * len(stuck)) :]
+    gap_s = 0.75 * PATIENCE_S
+    for n in range(int(2 * PRETENCE * PATIENCE_S / gap_s)):
+        fleet.read(silent)
+        fleet.catalog(f"forge.example/new/{n}")  # something to complete
+        fleet.tick()
+        fleet.read(silent)
+        for each in [k for k in silent.clones if k not in stuck][:1]:
+            fleet.finish(silent, each)
+        if anew:
+            fleet.reboot(silent)
+            fleet.connect(silent)
+        fleet.pass_time(gap_s)
+    assert [k for k in stuck if CopyState.HELD not in fleet.states(k).values()] == []
+
+
+def test_a_stalled_untrusted_worker_waits_out_its_pause():
+    fleet, silent = with_silent()
+    fleet.read(silent)
+    late = next(iter(silent.clones))
+    fleet.pass_time(PATIENCE_S + 180)
+    fleet.finish(silent, late)
+    assert fleet.machine.workers()[1].stalled
 
 
 def test_a_trusted_worker_that_gets_further_is_left_alone():
@@ -150,6 +187,55 @@ def test_the_patience_grows_with_the_median_of_the_fleet():
         while fleet.work():
             pass
     assert fleet.machine._slow.patience_s == pytest.approx(20 * 120.0, rel=0.1)
+
+
+def clone_slowly(fleet, worker, count, seconds):
+    for n in range(count):
+        fleet.catalog(f"forge.example/{worker.facts.name}/{n}")
+        fleet.tick(2)
+        fleet.tick(gap_s=seconds)
+        while fleet.work():
+            pass
+
+
+def test_untrusted_workers_do_not_make_the_fleet_patient():
+    fleet = Slow()
+    clone_slowly(fleet, fleet.join("honest"), 3, 60.0)
+    fleet.join("liar", trusted=False, weight=1000.0)
+    clone_slowly(fleet, fleet.workers[1], 20, 500.0)
+    assert len(fleet.workers[1].disk) > 10
+    assert fleet.machine._slow.patience_s == pytest.approx(20 * 60.0, rel=0.1)
+
+
+def test_each_untrusted_worker_has_one_vote():
+    fleet = Slow()
+    for name in ("ann", "bob"):
+        worker = fleet.join(name, trusted=False)
+        clone_slowly(fleet, worker, 4, 60.0)
+    fleet.join("liar", trusted=False, weight=1000.0)
+    clone_slowly(fleet, fleet.workers[2], 20, 500.0)
+    assert len(fleet.workers[2].disk) > 10
+    assert fleet.machine._slow.patience_s == pytest.approx(20 * 60.0, rel=0.1)
+
+
+def test_a_look_does_not_search_the_table_for_each_worker(monkeypatch):
+    fleet = Slow()
+    for name in ("a", "b", "c"):
+        fleet.join(name)
+        fleet.idle[name] = True
+    fleet.catalog(*KEYS)
+    fleet.pass_time(60)
+    searched = []
+    monkeypatch.setattr(FleetTable, "copies_on", lambda table, worker: searched.append(worker))
+    fleet.machine._slow.look(fleet.now.utc_s, Draft(fleet.machine._table, fleet.machine._crew))
+    assert len(fleet.machine._slow._watched) == 3
+    assert searched == []
+
+
+def test_the_patience_has_an_end():
+    fleet = Slow()
+    clone_slowly(fleet, fleet.join("honest"), 3, 86_400.0)
+    assert fleet.machine._slow.patience_s == PATIENCE_MAX_S
 
 
 def test_a_clone_that_only_an_untrusted_worker_finds_failing_is_tried_by_others():

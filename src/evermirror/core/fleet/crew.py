@@ -98,12 +98,13 @@ class Member:
     @property
     def proves(self) -> bool:
         """A copy that it says it holds is really there."""
+        return self.record.facts.trusted and not self.away
+
+    @property
+    def away(self) -> bool:
+        """Its copies count for nothing now."""
         record = self.record
-        return (
-            record.facts.trusted
-            and record.duty in (Duty.ACTIVE, Duty.DRAINING)
-            and record.liveness is not Liveness.DOWN
-        )
+        return record.duty not in (Duty.ACTIVE, Duty.DRAINING) or record.liveness is Liveness.DOWN
 
     @property
     def keeps_moved(self) -> bool:

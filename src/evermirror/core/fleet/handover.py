@@ -81,6 +81,7 @@ class Handover:
         self._one = table.one
         self._crew = crew
         self._pace = pace
+        self._asked_at: dict[int, int] = {}  # copies planned again → UTC seconds of the first request
 
     # What is asked of every row that changed
 
@@ -254,7 +255,7 @@ class Handover:
         one = self._one
         row = one.c_row[c]
         one.c_state[c] = ASKED
-        one.c_since[c] = int(since_s)
+        one.c_since[c] = self._asked_at.pop(c, int(since_s))
         copies = self._table.copies_of(row)
         primary = c == self.primary_of(self.allowed(row, copies))
         one.c_primary[c] = PRIMARY if primary else FOLLOWER
@@ -289,14 +290,18 @@ class Handover:
                 self._pace.done(self._member(c).id)
             elif state != DEFERRED:
                 one.c_primary[c] = UNTOLD
-            self.check_anew(row)
+            self.check_anew(row, self._member(c))
             self._set_state(row, c, HELD, draft)
 
-    def check_anew(self, row: int) -> None:
-        """Somebody is about to hold it: where nobody else does, who it was fetched from has it no more."""
-        one = self._one
-        if one.flags[row] & CHECKED and not one.witness[row] and not self.held_alive(row):
-            one.flags[row] &= 0xFF ^ CHECKED
+    def check_anew(self, row: int, holder: Member) -> None:
+        """A worker begins to hold the repo: an untrusted one was not fetched from (proofs.py)."""
+        if not holder.record.facts.trusted:
+            self._one.flags[row] &= 0xFF ^ CHECKED
+
+    def _lost(self, row: int, c: int) -> None:
+        """The copy is there no more: it may be the one that was fetched from (proofs.py)."""
+        if self._one.c_state[c] in (HELD, LEAVING):
+            self._one.flags[row] &= 0xFF ^ CHECKED
 
     def told_deferred(self, row: int, c: int, draft: Draft) -> None:
         """Its first clone failed, or cannot begin now: it leaves the window, and its worker tries again."""
@@ -322,8 +327,13 @@ class Handover:
             self.plan_again(row, c, draft)
 
     def plan_again(self, row: int, c: int, draft: Draft) -> None:
-        """A wanted copy goes back to the start."""
+        """A wanted copy goes back to the start. An untrusted worker wins no time by that (slow.py)."""
         one = self._one
+        if one.c_state[c] in (ASKED, DEFERRED) and not self._member(c).record.facts.trusted:
+            self._asked_at[c] = one.c_since[c]
+        else:
+            self._asked_at.pop(c, None)
+        self._lost(row, c)
         self._set_state(row, c, PLANNED, draft)
         one.c_digest[c] = 0
         one.c_primary[c] = UNTOLD
@@ -338,9 +348,11 @@ class Handover:
     def drop(self, row: int, c: int, draft: Draft, *, handed_back: bool = False) -> None:
         """Forget the copy: nothing of it is there."""
         worker = self._one.c_worker[c]
+        self._lost(row, c)
         if self._one.c_state[c] == ASKED:
             ended = self._pace.failed if handed_back else self._pace.stopped
             ended(WorkerId(worker))
+        self._asked_at.pop(c, None)
         self._table.drop_copy(c)
         draft.copy_changed(row, worker)
 

@@ -140,7 +140,6 @@ class FleetMachine:
             self._attendance,
             self._placing,
             self._membership,
-            self._handover,
             self._timers,
         )
         self._reach = Reach(settings, self._crew, self._attendance, self._membership, self._timers)

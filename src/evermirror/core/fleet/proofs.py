@@ -3,12 +3,16 @@
 The word of an untrusted worker that it holds a repo proves nothing. A repo is *verified* while
 
     a trusted worker holds it that is not down, or
-    an aggregator holds it, or held it: its objects were really fetched.
+    an aggregator holds it, or
+    an aggregator held it, so its objects were really fetched, and all who held it then are still there.
+
+An aggregator does not say whom it fetched from. So what it verified is void once one of the holders loses the
+repo, or another untrusted worker begins to hold it; and does not count while a holder is away.
 
 Aggregators fetch what changes, so a fleet that has one waits for it. A fleet without one gives each repo that
 only untrusted workers are to hold one more copy, its *proof*, on a trusted worker that has room. A proof is
 not counted among the replicas, and not balanced: it is where the walk round the ring first meets a trusted
-worker, and stays there.
+worker, and stays there. Replicas come first: proofs have what these leave of a worker's capacity.
 """
 
 from __future__ import annotations
@@ -81,20 +85,23 @@ def place_proofs(
 def verified(table: FleetTable, crew: Crew) -> NDArray[np.bool_]:
     """By row: see the module."""
     n = table.copies
-    counts = np.zeros(NOBODY + 1, bool)
-    counts[[m.id for m in crew if m.proves]] = True
-    proven: NDArray[np.bool_] = (table.witness[: table.rows] != 0) | (
-        (table.flags[: table.rows] & CHECKED) != 0
-    )
-    held = (table.c_state[:n] == CopyState.HELD) & counts[table.c_worker[:n]]
-    proven[table.c_row[:n][held]] = True
+    held, workers, rows = table.c_state[:n] == CopyState.HELD, table.c_worker[:n], table.c_row[:n]
+    proves, away = np.zeros(NOBODY + 1, bool), np.zeros(NOBODY + 1, bool)
+    proves[[m.id for m in crew if m.proves]] = True
+    away[[m.id for m in crew if m.away]] = True
+    proven: NDArray[np.bool_] = (table.flags[: table.rows] & CHECKED) != 0
+    proven[rows[held & away[workers]]] = False
+    proven |= table.witness[: table.rows] != 0
+    proven[rows[held & proves[workers]]] = True
     return proven
 
 
 def is_verified(table: FleetTable, crew: Crew, row: int) -> bool:
     """The same for one."""
     one = table.one
-    if one.witness[row] or one.flags[row] & CHECKED:
+    if one.witness[row]:
         return True
     held = (c for c in table.copies_of(row) if one.c_state[c] == CopyState.HELD)
-    return any((m := crew.get(WorkerId(one.c_worker[c]))) is not None and m.proves for c in held)
+    holders = [m for c in held if (m := crew.get(WorkerId(one.c_worker[c]))) is not None]
+    checked = bool(one.flags[row] & CHECKED) and not any(m.away for m in holders)
+    return checked or any(m.proves for m in holders)

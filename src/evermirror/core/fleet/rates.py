@@ -16,9 +16,10 @@ Rules
 - A host all of whose repos are for trusted workers only is shared by these and named to nobody else.
 - After a restart nobody knows what the last process gave. Each worker brings its own; those that are not back
   yet hold the rest of the rate until they are, or are down.
-- What a worker claims counts up to what this process ever told it, or up to the whole rate where it told
-  nothing yet. A worker that is alive and has not obeyed for HEED_S counts with what it was told, or with its
-  aim: others do not starve because one says that it uses everything.
+- What a worker claims counts up to what this process ever told it. Where it told nothing yet, the claim of a
+  trusted worker counts up to the whole rate, that of an untrusted one up to its aim.
+- A worker that is alive and has not obeyed for HEED_S counts with what it was told, or with its aim: others
+  do not starve because one says that it uses everything. A new session or silence gives it no new time.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from evermirror.core.fleet.decisions import SetLimits
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.hostnames import HostNames
 from evermirror.core.fleet.settings import FleetSettings
-from evermirror.core.fleet.shares import FULL, RATIO, Budget
+from evermirror.core.fleet.shares import FULL, RATIO, Budget, Rates
 from evermirror.core.fleet.table import FleetTable
 from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import Host
@@ -120,23 +121,31 @@ class FleetRates:
             self._told[member.id] = brought
         reach = polled.on_worker(self._table, self._names, member.id)
         rates = {} if brought is None else dict(brought.host_rates)
-        for host, budget in self._budgets.items():
+        trusted, sharing = member.record.facts.trusted, self._sharing()
+        sharing[member.id] = True
+        for slot, (host, budget) in enumerate(self._budgets.items()):
             if host == ALL:
                 known = None if brought is None else brought.polls_per_second
                 asks = self._asks(int(reach.sum()), budget)
             else:
                 known, asks = rates.get(self._names[host]), self._asks(int(reach[host]), budget)
+            most = budget.rate
+            if member.id in self._told_here:
+                most = float(budget.bound[member.id])
+            elif not trusted:
+                most = float(self._aims(slot, host, budget, sharing)[member.id])
             if known is not None:
-                known = min(known, self._most_told(member.id, budget))
+                known = min(known, most)
+            elif not trusted:
+                asks = min(asks, most)
             budget.has(member.id, asks if known is None else known, told=known is not None)
             if known is not None and member.id in self._unheard and member.id not in self._lost:
                 budget.reserve = max(budget.reserve - float(budget.bound[member.id]), 0.0)
-        self._heed_by[member.id] = self._lived_s + HEED_S
+        self._heed_by.setdefault(member.id, self._lived_s + HEED_S)
         self._heard(member.id)
 
-    def _most_told(self, worker: WorkerId, budget: Budget) -> float:
-        """The most that it can have been told."""
-        return float(budget.bound[worker]) if worker in self._told_here else budget.rate
+    def _aims(self, slot: int, host: int, budget: Budget, sharing: Mask) -> Rates:
+        return budget.aims(self._own_all if host == ALL else self._own[slot], sharing)
 
     def ready(self, member: Member, now_s: float, draft: Draft) -> None:
         """Commands may be sent to it: its limits come before any other."""
@@ -161,7 +170,6 @@ class FleetRates:
     def gone(self, worker: WorkerId) -> None:
         """Down: what it used is free."""
         self._heard(worker)
-        self._heed_by.pop(worker, None)
         self._lost.add(worker)
         self._heedless.add(worker)
         self._to_visit = self._width
@@ -212,17 +220,18 @@ class FleetRates:
             self._to_visit = self._width
         self._widen()
         if lived_s >= self._heed_at:
+            self._look_who_heeds(lived_s - self._heed_at + HEED_EVERY_S, draft)
             self._heed_at = lived_s + HEED_EVERY_S
-            self._look_who_heeds(draft)
         if self._to_visit > 0:
             self._split(self._next_to_tell(draft), now_s, draft)
 
-    def _look_who_heeds(self, draft: Draft) -> None:
+    def _look_who_heeds(self, since_s: float, draft: Draft) -> None:
+        """``since_s``: seconds since the last look."""
         late: list[WorkerId] = []
         for worker, by_s in list(self._heed_by.items()):
             member = self._crew.get(worker)
             if member is None or member.record.liveness is not Liveness.ALIVE:
-                self._heed_by[worker] = self._lived_s + HEED_S  # cut off, it really uses what it has
+                self._heed_by[worker] = by_s + since_s  # cut off, it really uses what it has
             elif by_s <= self._lived_s:
                 del self._heed_by[worker]
                 if worker in self._flying or not self._can_tell(member, draft):
@@ -231,7 +240,7 @@ class FleetRates:
             return
         sharing = self._sharing()
         for slot, (host, budget) in enumerate(self._budgets.items()):
-            aims = budget.aims(self._own_all if host == ALL else self._own[slot], sharing)
+            aims = self._aims(slot, host, budget, sharing)
             for worker in late:
                 told = float(budget.given[worker]) if worker in self._flying else float(aims[worker])
                 budget.unheeded(worker, told)

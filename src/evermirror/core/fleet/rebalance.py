@@ -69,6 +69,7 @@ class Rebalancer:
         self._apply(
             rows, _with(wishes.should, before), _with_proofs(result, before, after), now_s, draft, why
         )
+        self._shed_proofs(sites.capacity, draft)
 
     def _proofs(
         self, wishes: Wishes, should: NDArray[np.uint16], sites: Sites, before: NDArray[np.uint16]
@@ -81,8 +82,29 @@ class Rebalancer:
         load = np.bincount(should[should != NOBODY], minlength=len(sites.member))
         if sites.elsewhere is not None:
             load = load + sites.elsewhere
-        room = sites.capacity - load[: len(sites.capacity)]
+        room = sites.capacity - load[: len(sites.capacity)] - self._proofs_on(len(sites.capacity))
         return place_proofs(should, before, wishes.positions, self.ring, sites, room, wishes.barred)
+
+    def _proofs_on(self, width: int) -> NDArray[np.intp]:
+        """How many proofs each worker has."""
+        n = self._table.copies
+        on = self._table.c_worker[:n][self._table.c_rank[:n] == PROOF]
+        return np.bincount(on[on != NOBODY], minlength=width)
+
+    def _shed_proofs(self, capacity: NDArray[np.int64], draft: Draft) -> None:
+        """Replicas come first: proofs beyond a worker's capacity are wanted there no more."""
+        table, n = self._table, self._table.copies
+        if not self._proofs_on(len(capacity)).any():
+            return
+        wanted = (table.c_rank[:n] != UNWANTED) & (table.c_worker[:n] != NOBODY)
+        beyond = np.bincount(table.c_worker[:n][wanted], minlength=len(capacity)) - capacity
+        for worker in np.flatnonzero(beyond > 0).tolist():
+            proofs = np.flatnonzero((table.c_rank[:n] == PROOF) & (table.c_worker[:n] == worker))
+            held_last = np.argsort(table.c_state[proofs] == HELD, kind="stable")
+            for c in proofs[held_last][: beyond[worker]].tolist():
+                table.one.c_rank[c] = UNWANTED
+                draft.copy_changed(table.one.c_row[c], worker)
+                draft.touched[table.one.c_row[c]] = None
 
     def unproven(self, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which of these are to be held by untrusted workers alone, though they could have a proof; or have
@@ -94,11 +116,18 @@ class Rebalancer:
         proven, any_wanted = np.zeros(table.rows, bool), np.zeros(table.rows, bool)
         proven[table.c_row[:n][wanted & trusted[table.c_worker[:n]]]] = True
         any_wanted[table.c_row[:n][wanted]] = True
-        lacking = any_wanted & ~proven if self.proving else np.zeros(table.rows, bool)
+        lacking = any_wanted & ~proven & bool(self.proving and self._room_for_proofs(wanted))
         has_proof = np.zeros(table.rows, bool)
         has_proof[table.c_row[:n][wanted & (table.c_rank[:n] == PROOF)]] = True
         found: NDArray[np.bool_] = (lacking | (has_proof & (self.proving is False)))[rows]
         return found
+
+    def _room_for_proofs(self, wanted: NDArray[np.bool_]) -> bool:
+        """Some trusted worker can take one; ``wanted``: by copy, it counts."""
+        load = np.bincount(self._table.c_worker[: len(wanted)][wanted], minlength=self._crew.width)
+        trusted = (m for m in self._crew if m.takes and m.record.facts.trusted)
+        capacities = ((m.id, m.record.facts.capacity) for m in trusted)
+        return any(capacity is None or load[worker] < capacity for worker, capacity in capacities)
 
     # Columns for the placement
 
@@ -118,9 +147,6 @@ class Rebalancer:
             member[m.id], takes[m.id], trusted[m.id] = m.keeps, m.takes, facts.trusted
             weight[m.id] = facts.weight
             capacity[m.id] = CAPACITY_NONE if facts.capacity is None else facts.capacity
-        n = self._table.copies
-        on = self._table.c_worker[:n][self._table.c_rank[:n] == PROOF]
-        capacity -= np.bincount(on[on != NOBODY], minlength=width)
         others = len(self._table) - len(rows)
         return Sites(member, takes, trusted, weight, capacity, self._load_elsewhere(rows, width), others)
 

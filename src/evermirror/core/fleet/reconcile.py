@@ -93,7 +93,7 @@ class Reconciler:
         c = self._table.find_copy(row, member.id)  # a key may be told twice: the first time made it
         if c < 0:
             return self._found(row, member, now_s, draft)
-        self._handover.check_anew(row)
+        self._handover.check_anew(row, member)
         self._table.one.c_state[c] = HELD
         draft.copy_changed(row, member.id)
         return c
@@ -105,7 +105,7 @@ class Reconciler:
             self._handover.plan_again(row, c, draft)
 
     def _found(self, row: int, member: Member, now_s: float, draft: Draft) -> int:
-        self._handover.check_anew(row)
+        self._handover.check_anew(row, member)
         c = self._table.add_copy(row, member.id, UNWANTED, HELD, Reason.FOUND, now_s)
         self._table.c_primary[c] = UNTOLD
         draft.copy_changed(row, member.id)

@@ -65,7 +65,7 @@ TRUSTED_ONLY = 4  # only trusted workers may hold it
 NO_ROOM = 8  # has fewer copies than it should: nobody could take them
 PINNED = 16  # people named workers for it
 URGENT = 32  # of a high priority: its first clone goes before others
-CHECKED = 64  # an aggregator had it: its objects were really fetched from who holds it
+CHECKED = 64  # an aggregator fetched it, and the same workers hold it since (proofs.py)
 
 NONE = -1  # no such row, no such copy
 REPLICAS_MAX = PROOF  # ranks are one byte
