@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 
 import pytest
 
+from evermirror.edge.git import serve
 from evermirror.edge.git.pktline import PktError
 from evermirror.edge.git.refs import OWN_NAMESPACE
-from evermirror.edge.git.serve import BadRequest, GitServer, ServeSettings
+from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy, ServeSettings
 from evermirror.edge.git.serve_request import RequestScan
 from evermirror.edge.git.serve_state import SETTLED_S, States
 from evermirror.model.failure import FailureError
@@ -193,6 +195,45 @@ async def test_the_first_who_leaves_does_not_take_the_pack_from_the_second(world
     await first.aclose()
     whole = other + await gather(second)
     assert whole == await gather(server.upload_pack(path, once(clone(repo.tip()))))
+
+
+@contextlib.asynccontextmanager
+async def all_places_of(client, gate):
+    async with contextlib.AsyncExitStack() as stack:
+        with contextlib.suppress(ServerBusy):
+            while True:
+                await stack.enter_async_context(gate.hold(client))
+        yield
+
+
+@pytest.mark.parametrize("asked_for", ["pack", "small list", "large list"])
+async def test_who_asks_the_same_as_a_client_without_a_place_is_served(
+    world, repo, tmp_path, monkeypatch, asked_for
+):
+    if asked_for == "large list":
+        monkeypatch.setattr(serve, "SMALL_ANSWER_BYTES_MAX", 10)
+    path, limits = world.path(repo), ServeSettings(cache_folder=tmp_path / "c", queue_wait_s=1.0)
+    server = GitServer(world.git, limits)
+    gate = server._packing if asked_for == "pack" else server._listing
+
+    def ask(client):
+        if asked_for == "pack":
+            return gather(server.upload_pack(path, once(clone(repo.tip())), client=client))
+        return gather(server.advertise(path, client=client))
+
+    async with all_places_of("greedy", gate):
+        refused = asyncio.create_task(ask("greedy"))
+        async with asyncio.timeout(10):
+            while not server.figures().waiting:
+                await asyncio.sleep(0.01)
+        others = await asyncio.gather(
+            *(ask(client) for client in ("greedy", "b", "c")), return_exceptions=True
+        )
+        with pytest.raises(ServerBusy):
+            await refused
+        assert isinstance(others[0], ServerBusy)
+        assert others[1] == others[2] == await ask("d")
+    assert counted(server, "pack" if asked_for == "pack" else "refs") == (1, 4)
 
 
 async def test_the_cache_keeps_within_its_bytes(world, upstream, tmp_path):

@@ -55,7 +55,7 @@ class Answers:
 class Pack:
     """One answer in a file, from its first byte on."""
 
-    def __init__(self, path: Path, repo: Path, state: object, expected_bytes: int) -> None:
+    def __init__(self, path: Path, repo: Path, state: object, expected_bytes: int, client: str = "") -> None:
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._grown = asyncio.Event()
@@ -65,6 +65,7 @@ class Pack:
         self.repo = repo
         self.state = state
         self.expected_bytes = expected_bytes
+        self.client = client  # who asked first
         self.size = 0
         self.ended = False
         self.trouble: Exception | None = None
@@ -185,13 +186,19 @@ class Packs:
         return found
 
     def share(
-        self, key: bytes, repo: Path, state: object, make: Make, expected: int | None = None
-    ) -> tuple[Pack, bool] | None:
-        """The file with this answer, and whether it was there before, complete or on its way; else ``make``
-        begins to fill it. None where ``expected`` bytes would not fit. To be followed at once."""
+        self,
+        key: bytes,
+        repo: Path,
+        state: object,
+        make: Make,
+        expected: int | None = None,
+        client: str = "",
+    ) -> Pack | None:
+        """The file with this answer, complete or on its way; else ``make`` begins to fill it for ``client``.
+        None where ``expected`` bytes would not fit. To be followed at once."""
         if (found := self.find(key)) is not None:
-            return found, True
-        pack = self._begin(key, repo, state, _packed_bytes(repo) if expected is None else expected)
+            return found
+        pack = self._begin(key, repo, state, _packed_bytes(repo) if expected is None else expected, client)
         if pack is None:
             return None
         writer = asyncio.create_task(self._fill(key, pack, make))
@@ -203,7 +210,7 @@ class Packs:
             writer.cancel()
 
         pack.abandoned = abandoned
-        return pack, False
+        return pack
 
     async def _fill(self, key: bytes, pack: Pack, make: Make) -> None:
         """A failure, also one that git told in its answer, is for those who are here now and nobody else."""
@@ -218,17 +225,22 @@ class Packs:
             if not complete:
                 self.drop(key, pack)
 
-    def _begin(self, key: bytes, repo: Path, state: object, expected: int) -> Pack | None:
+    def _begin(self, key: bytes, repo: Path, state: object, expected: int, client: str) -> Pack | None:
         self._drop_outdated(repo, state)
         if not self._make_room(expected):
             return None
         self._serial += 1
         try:
-            pack = Pack(self._folder / f"{self._serial}.pack", repo, state, expected)
+            pack = Pack(self._folder / f"{self._serial}.pack", repo, state, expected, client)
         except OSError:
             return None  # the disk is full, or somebody removed the folder: then without
         self._packs[key] = pack
         return pack
+
+    def forget(self, key: bytes) -> None:
+        """The file with this answer is given to nobody who comes later."""
+        if (found := self._packs.get(key)) is not None:
+            self.drop(key, found)
 
     def drop(self, key: bytes, pack: Pack) -> None:
         if self._packs.get(key) is pack:
