@@ -236,6 +236,24 @@ async def test_who_asks_the_same_as_a_client_without_a_place_is_served(
     assert counted(server, "pack" if asked_for == "pack" else "refs") == (1, 4)
 
 
+async def test_a_ref_without_an_object_is_found_in_a_large_list_too(world, repo, server, tmp_path):
+    path, tip = world.path(repo), repo.tip()
+    lines = [f"{tip} refs/tags/{'x' * 60}-{n:05}\n" for n in range(11_000)]  # more than memory holds
+    lines.append(f"{'0' * 40} refs/tags/{'y' * 60}\n")
+    (path / "packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
+    await settle()
+    damage = []
+    for _ in range(2):
+        told = bytearray()
+        with contextlib.suppress(FailureError):
+            async for chunk in server.advertise(path, on_damage=damage.append):
+                told += chunk
+        assert b"x" * 60 in told
+        assert b"0" * 40 not in told
+        assert server.figures().cache_packs == 0
+    assert [failure.corrupt for failure in damage] == [True, True]
+
+
 async def test_the_cache_keeps_within_its_bytes(world, upstream, tmp_path):
     repos = [upstream.create(f"r{i}", commits=1) for i in range(4)]
     for repo in repos:

@@ -179,13 +179,18 @@ class GitServer:
         if answer is not None:
             chunks = _pieces(answer)
         else:
-            chunks = self._together(key, ask, state, self._listing, self._told, LISTING_BYTES)
+            told = self._together(key, ask, state, self._listing, self._told, LISTING_BYTES)
+            chunks = without_null_refs(told)  # git wrote the file by itself
         try:
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
         except AnswerEndedBadly:
             return
+        except FailureError as error:
+            if error.failure.corrupt and self._packs is not None:
+                self._packs.forget(key)
+            raise
 
     async def _list_once(self, key: bytes, ask: Ask, state: State | None) -> bytes | None:
         """As ``_together``, in memory. None where it is too large for that."""

@@ -21,6 +21,7 @@ _CORRUPT = re.compile(r"possible repository corruption|does not appear to be a g
 # A ref whose file holds no object id: git lists it with an id of zeros. An empty repository's
 # "capabilities^{}" has the same, and is no ref.
 _NULL_REF = re.compile(rb"[0-9a-f]{4}(?:0{64}|0{40}) (?:refs/|HEAD)")
+_ZEROS = b"0" * 40  # found much faster than the pattern
 _NULL_REF_BYTES_MAX = 4 + 64 + 6
 
 
@@ -94,7 +95,7 @@ async def without_null_refs(answer: AsyncGenerator[bytes, None]) -> AsyncGenerat
     async with aclosing(answer):
         async for chunk in answer:
             held = tail + chunk
-            if _NULL_REF.search(held) is not None:
+            if _ZEROS in held and _NULL_REF.search(held) is not None:
                 raise FailureError(_damage("a ref without an object id"))
             tail = held[-_NULL_REF_BYTES_MAX:]
             if len(held) > len(tail):
