@@ -12,6 +12,7 @@ from evermirror.edge.git import serve
 from evermirror.edge.git.pktline import PktError
 from evermirror.edge.git.refs import OWN_NAMESPACE
 from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy, ServeSettings
+from evermirror.edge.git.serve_damage import damage_met, failed
 from evermirror.edge.git.serve_request import RequestScan
 from evermirror.edge.git.serve_state import SETTLED_S, States
 from evermirror.model.failure import FailureError
@@ -413,6 +414,55 @@ async def test_hidden_refs_cannot_be_wanted_by_their_names(world, repo, server):
     body = clone_v2(repo.tip()).replace(pkt("done\n"), want + pkt("done\n"))
     with pytest.raises(FailureError):
         await gather(server.upload_pack(path, once(body), "version=2"))
+
+
+WORDS_OF_DAMAGE = [
+    "possible repository corruption",
+    "fatal: git upload-pack: aborting due to possible repository corruption on the remote side.",
+    "reference broken",
+    "not a git repository",
+]
+
+
+@pytest.mark.parametrize("words", WORDS_OF_DAMAGE)
+async def test_no_client_can_talk_us_into_damage(world, repo, server, words):
+    path, tip, damage, asked = world.path(repo), repo.tip(), [], []
+    for form in ("{}", "deepen-not {}", "x\n{}", "have {}", "shallow {}", "want-ref {}"):
+        line = pkt(form.format(words))
+        asked += [
+            (clone_v2(tip).replace(pkt("done\n"), line + pkt("done\n")), "version=2"),
+            (line + clone_v2(tip), "version=2"),
+            (clone(tip).replace(b"0000", line + b"0000"), ""),
+            (LS_REFS % line, "version=2"),
+        ]
+    for body, protocol in asked:
+        with contextlib.suppress(BadRequest, FailureError):
+            await gather(server.upload_pack(path, once(body), protocol, on_damage=damage.append))
+    assert damage == []
+
+
+@pytest.mark.parametrize("words", [*WORDS_OF_DAMAGE, "not our ref " + "a" * 40])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "unexpected line: '{}'",
+        "unknown capability '{}'",
+        "git upload-pack: deepen-not is not a ref: {}",
+        "git upload-pack: protocol error, expected to get oid, not 'want {}'",
+        "invalid shallow line: shallow \u2028{}",
+    ],
+)
+def test_what_git_repeats_of_a_client_is_no_sign_of_damage(tmp_path, said, words):
+    run_git(tmp_path, "init", "-q", "--bare", "r.git")
+    stderr = f"fatal: {said.format(words)}\n"
+    assert damage_met(tmp_path / "r.git", stderr, {b"a" * 40}) is None
+    assert not failed(stderr.encode()).failure.corrupt
+
+
+def test_git_own_words_are_signs_of_damage(tmp_path):
+    run_git(tmp_path, "init", "-q", "--bare", "r.git")
+    for words in (WORDS_OF_DAMAGE[1], f"fatal: '{tmp_path}' does not appear to be a git repository"):
+        assert damage_met(tmp_path / "r.git", f"error: x\n{words}\n").corrupt
 
 
 def test_what_changed_a_moment_ago_has_no_fingerprint(tmp_path):

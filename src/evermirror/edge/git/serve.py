@@ -24,7 +24,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from evermirror.core.keep.names import KEPT
-from evermirror.edge.git.classify import classify
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.pktline import encode
 from evermirror.edge.git.refs import NO_HEAD, OWN_NAMESPACE, head_target
@@ -39,6 +38,7 @@ from evermirror.edge.git.serve_cache import (
 from evermirror.edge.git.serve_damage import (
     ERR_BYTES,
     OnDamage,
+    failed,
     is_error,
     noticed,
     tell_damage,
@@ -364,7 +364,7 @@ class GitServer:
         tell_damage(ask.repo, ask.on_damage, stderr, ask.public, sent=code == 0 or pack.size > 0)
         pack.grown(os.fstat(pack.file).st_size)
         if code != 0 and pack.size == 0:
-            raise FailureError(classify(1, stderr.decode("utf-8", "replace")))
+            raise failed(stderr)
         return code == 0
 
     # git
@@ -399,7 +399,7 @@ class GitServer:
             if told:
                 yield told
             elif code != 0 and not sent:
-                raise FailureError(classify(1, child.stderr.decode("utf-8", "replace")))
+                raise failed(bytes(child.stderr))
             if code != 0:
                 raise AnswerEndedBadly
         finally:
