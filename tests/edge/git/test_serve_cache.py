@@ -12,6 +12,7 @@ from evermirror.edge.git import serve
 from evermirror.edge.git.pktline import PktError
 from evermirror.edge.git.refs import OWN_NAMESPACE
 from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy, ServeSettings
+from evermirror.edge.git.serve_cache import PACKS_MAX, Packs
 from evermirror.edge.git.serve_damage import damage_met, failed
 from evermirror.edge.git.serve_request import RequestScan
 from evermirror.edge.git.serve_state import SETTLED_S, States
@@ -253,6 +254,44 @@ async def test_a_ref_without_an_object_is_found_in_a_large_list_too(world, repo,
         assert b"0" * 40 not in told
         assert server.figures().cache_packs == 0
     assert [failure.corrupt for failure in damage] == [True, True]
+
+
+async def test_a_large_list_that_nobody_can_find_again_goes_with_its_last_reader(
+    world, repo, server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(serve, "SMALL_ANSWER_BYTES_MAX", 10)
+    monkeypatch.setattr(server._states, "read", lambda repo: None)  # the mirror moves all the time
+    for _ in range(2):
+        assert await gather(server.advertise(world.path(repo)))
+        assert (server.figures().cache_packs, list((tmp_path / "cache").iterdir())) == (0, [])
+
+
+async def begun(packs, repo, client, expected=None):
+    """As many files as ``client`` can have begun at a time."""
+    count = 0
+    while packs.share(b"%b %d" % (client.encode(), count), repo, "state", never, expected, client):
+        count += 1
+    return count
+
+
+async def never(pack):
+    await asyncio.Event().wait()
+
+
+async def test_no_client_pins_the_whole_cache_and_lists_leave_half_of_it_to_packs(tmp_path):
+    packs, large = Packs(tmp_path / "c", 2_000_000_000), Packs(tmp_path / "d", 100_000_000)
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    try:
+        assert await begun(packs, mirror, "a", expected=1_000_000) == PACKS_MAX // 2
+        assert await begun(packs, mirror, "b", expected=1_000_000) == 0
+        assert [await begun(packs, mirror, client) for client in "bc"] == [PACKS_MAX // 4, PACKS_MAX // 8]
+        assert await begun(large, mirror, "a", expected=16_000_000) == 3
+        assert await begun(large, mirror, "a") > 0
+    finally:
+        for task in (*packs._writers, *large._writers):
+            task.cancel()
+        await asyncio.sleep(0)
 
 
 async def test_the_cache_keeps_within_its_bytes(world, upstream, tmp_path):
