@@ -90,7 +90,30 @@ def test_a_client_that_keeps_up_is_never_slow_however_slow_git_is():
 
 
 def test_the_slowest_is_found():
-    paces = [("fast", [paced(900_000, 20)[0]]), ("slow", [Pace(), paced(5_000, 20)[0]]),
-             ("slower", [paced(1_000, 20)[0]])]  # fmt: skip
+    paces = [("fast", 1, [paced(900_000, 20)[0]]), ("slow", 1, [Pace(), paced(5_000, 20)[0]]),
+             ("slower", 1, [paced(1_000, 20)[0]])]  # fmt: skip
     assert slowest(paces, 100, 64_000) == "slower"
     assert slowest(paces[:1], 100, 64_000) is None
+
+
+def test_those_with_the_most_units_give_way_first():
+    paces = [("one", 1, [paced(1_000, 20)[0]]), ("many", 4, [paced(50_000, 20)[0]])]
+    assert slowest(paces, 100, 64_000) == "many"
+    assert slowest([paces[0], ("many", 4, [paced(900_000, 20)[0]])], 100, 64_000) == "one"
+
+
+@pytest.mark.parametrize(
+    ("bytes_s", "others", "slow"),
+    [
+        (2_000_000, 8, False),
+        (2_000_000, 1, False),
+        (100_000, 8, False),
+        (100_000, 1, True),
+        (5_000, 8, True),  # or many addresses could keep a place each for nearly nothing
+    ],
+)
+def test_a_long_clone_of_a_client_with_one_unit_goes_on_while_others_have_more(bytes_s, others, slow):
+    pace, now = paced(bytes_s, 3_600)
+    found = slowest([("long", 1, [pace]), ("greedy", others, [Pace()])], now, 64_000)
+    assert (found == "long") is slow
+    assert slowest([("long", 2, [pace])], now, 64_000) == "long"

@@ -33,7 +33,7 @@ class Serve(Section):
         default=64,
         ge=1,
         le=10_000,
-        description="Git requests of one address, or of one token, at a time; more get 429.",
+        description="Git requests of one address, or of one token there, at a time; more get 429.",
     )
     queue: Count = Field(default=64, ge=0, le=10_000, description="Clients that may wait for their turn.")
     queue_wait: Duration = Field(default=10.0, ge=0, description="So long; then 503 with Retry-After.")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 
 import pytest
 
+from evermirror.edge.git import serve
 from evermirror.edge.git.pktline import PktError
 from evermirror.edge.git.refs import OWN_NAMESPACE
-from evermirror.edge.git.serve import BadRequest, GitServer, ServeSettings
+from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy, ServeSettings
+from evermirror.edge.git.serve_cache import PACKS_MAX, Packs
+from evermirror.edge.git.serve_damage import damage_met, failed
 from evermirror.edge.git.serve_request import RequestScan
 from evermirror.edge.git.serve_state import SETTLED_S, States
 from evermirror.model.failure import FailureError
@@ -195,6 +199,101 @@ async def test_the_first_who_leaves_does_not_take_the_pack_from_the_second(world
     assert whole == await gather(server.upload_pack(path, once(clone(repo.tip()))))
 
 
+@contextlib.asynccontextmanager
+async def all_places_of(client, gate):
+    async with contextlib.AsyncExitStack() as stack:
+        with contextlib.suppress(ServerBusy):
+            while True:
+                await stack.enter_async_context(gate.hold(client))
+        yield
+
+
+@pytest.mark.parametrize("asked_for", ["pack", "small list", "large list"])
+async def test_who_asks_the_same_as_a_client_without_a_place_is_served(
+    world, repo, tmp_path, monkeypatch, asked_for
+):
+    if asked_for == "large list":
+        monkeypatch.setattr(serve, "SMALL_ANSWER_BYTES_MAX", 10)
+    path, limits = world.path(repo), ServeSettings(cache_folder=tmp_path / "c", queue_wait_s=1.0)
+    server = GitServer(world.git, limits)
+    gate = server._packing if asked_for == "pack" else server._listing
+
+    def ask(client):
+        if asked_for == "pack":
+            return gather(server.upload_pack(path, once(clone(repo.tip())), client=client))
+        return gather(server.advertise(path, client=client))
+
+    async with all_places_of("greedy", gate):
+        refused = asyncio.create_task(ask("greedy"))
+        async with asyncio.timeout(10):
+            while not server.figures().waiting:
+                await asyncio.sleep(0.01)
+        others = await asyncio.gather(
+            *(ask(client) for client in ("greedy", "b", "c")), return_exceptions=True
+        )
+        with pytest.raises(ServerBusy):
+            await refused
+        assert isinstance(others[0], ServerBusy)
+        assert others[1] == others[2] == await ask("d")
+    assert counted(server, "pack" if asked_for == "pack" else "refs") == (1, 4)
+
+
+async def test_a_ref_without_an_object_is_found_in_a_large_list_too(world, repo, server, tmp_path):
+    path, tip = world.path(repo), repo.tip()
+    lines = [f"{tip} refs/tags/{'x' * 60}-{n:05}\n" for n in range(11_000)]  # more than memory holds
+    lines.append(f"{'0' * 40} refs/tags/{'y' * 60}\n")
+    (path / "packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
+    await settle()
+    damage = []
+    for _ in range(2):
+        told = bytearray()
+        with contextlib.suppress(FailureError):
+            async for chunk in server.advertise(path, on_damage=damage.append):
+                told += chunk
+        assert b"x" * 60 in told
+        assert b"0" * 40 not in told
+        assert server.figures().cache_packs == 0
+    assert [failure.corrupt for failure in damage] == [True, True]
+
+
+async def test_a_large_list_that_nobody_can_find_again_goes_with_its_last_reader(
+    world, repo, server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(serve, "SMALL_ANSWER_BYTES_MAX", 10)
+    monkeypatch.setattr(server._states, "read", lambda repo: None)  # the mirror moves all the time
+    for _ in range(2):
+        assert await gather(server.advertise(world.path(repo)))
+        assert (server.figures().cache_packs, list((tmp_path / "cache").iterdir())) == (0, [])
+
+
+async def begun(packs, repo, client, expected=None):
+    """As many files as ``client`` can have begun at a time."""
+    count = 0
+    while packs.share(b"%b %d" % (client.encode(), count), repo, "state", never, expected, client):
+        count += 1
+    return count
+
+
+async def never(pack):
+    await asyncio.Event().wait()
+
+
+async def test_no_client_pins_the_whole_cache_and_lists_leave_half_of_it_to_packs(tmp_path):
+    packs, large = Packs(tmp_path / "c", 2_000_000_000), Packs(tmp_path / "d", 100_000_000)
+    mirror = tmp_path / "mirror"
+    mirror.mkdir()
+    try:
+        assert await begun(packs, mirror, "a", expected=1_000_000) == PACKS_MAX // 2
+        assert await begun(packs, mirror, "b", expected=1_000_000) == 0
+        assert [await begun(packs, mirror, client) for client in "bc"] == [PACKS_MAX // 4, PACKS_MAX // 8]
+        assert await begun(large, mirror, "a", expected=16_000_000) == 3
+        assert await begun(large, mirror, "a") > 0
+    finally:
+        for task in (*packs._writers, *large._writers):
+            task.cancel()
+        await asyncio.sleep(0)
+
+
 async def test_the_cache_keeps_within_its_bytes(world, upstream, tmp_path):
     repos = [upstream.create(f"r{i}", commits=1) for i in range(4)]
     for repo in repos:
@@ -354,6 +453,55 @@ async def test_hidden_refs_cannot_be_wanted_by_their_names(world, repo, server):
     body = clone_v2(repo.tip()).replace(pkt("done\n"), want + pkt("done\n"))
     with pytest.raises(FailureError):
         await gather(server.upload_pack(path, once(body), "version=2"))
+
+
+WORDS_OF_DAMAGE = [
+    "possible repository corruption",
+    "fatal: git upload-pack: aborting due to possible repository corruption on the remote side.",
+    "reference broken",
+    "not a git repository",
+]
+
+
+@pytest.mark.parametrize("words", WORDS_OF_DAMAGE)
+async def test_no_client_can_talk_us_into_damage(world, repo, server, words):
+    path, tip, damage, asked = world.path(repo), repo.tip(), [], []
+    for form in ("{}", "deepen-not {}", "x\n{}", "have {}", "shallow {}", "want-ref {}"):
+        line = pkt(form.format(words))
+        asked += [
+            (clone_v2(tip).replace(pkt("done\n"), line + pkt("done\n")), "version=2"),
+            (line + clone_v2(tip), "version=2"),
+            (clone(tip).replace(b"0000", line + b"0000"), ""),
+            (LS_REFS % line, "version=2"),
+        ]
+    for body, protocol in asked:
+        with contextlib.suppress(BadRequest, FailureError):
+            await gather(server.upload_pack(path, once(body), protocol, on_damage=damage.append))
+    assert damage == []
+
+
+@pytest.mark.parametrize("words", [*WORDS_OF_DAMAGE, "not our ref " + "a" * 40])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "unexpected line: '{}'",
+        "unknown capability '{}'",
+        "git upload-pack: deepen-not is not a ref: {}",
+        "git upload-pack: protocol error, expected to get oid, not 'want {}'",
+        "invalid shallow line: shallow \u2028{}",
+    ],
+)
+def test_what_git_repeats_of_a_client_is_no_sign_of_damage(tmp_path, said, words):
+    run_git(tmp_path, "init", "-q", "--bare", "r.git")
+    stderr = f"fatal: {said.format(words)}\n"
+    assert damage_met(tmp_path / "r.git", stderr, {b"a" * 40}) is None
+    assert not failed(stderr.encode()).failure.corrupt
+
+
+def test_git_own_words_are_signs_of_damage(tmp_path):
+    run_git(tmp_path, "init", "-q", "--bare", "r.git")
+    for words in (WORDS_OF_DAMAGE[1], f"fatal: '{tmp_path}' does not appear to be a git repository"):
+        assert damage_met(tmp_path / "r.git", f"error: x\n{words}\n").corrupt
 
 
 def test_what_changed_a_moment_ago_has_no_fingerprint(tmp_path):

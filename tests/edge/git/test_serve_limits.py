@@ -119,3 +119,18 @@ async def test_while_somebody_waits_the_slowest_is_cut_and_nobody_else(monkeypat
         assert cut == ["slow"]
         assert gate.running == 1
     assert (gate.running, gate.cut, gate.refused) == (0, 1, 0)
+
+
+async def test_addresses_with_many_places_cannot_drive_out_a_long_clone_with_one():
+    gate = Gate(total=16, per_client=16, queue=4, wait_s=0.05, fair=True, pace_bytes_s=64_000)
+    now = asyncio.get_running_loop().time()
+    cut = []
+    async with gate.hold("honest") as honest, inside(gate, *"aaaaaaa", *"bbbb", *"cc", "d", "e"):
+        honest.paces, honest.cut = (Pace(),), lambda: cut.append("honest")
+        for second in range(3_600):
+            honest.paces[0].begin(now - 3_600 + second, 2_000_000)
+            honest.paces[0].end(now - 3_599 + second, 2_000_000)
+        assert gate.running == 16
+        with pytest.raises(ServerBusy):
+            await enter(gate, "f")
+    assert (cut, gate.cut) == ([], 0)

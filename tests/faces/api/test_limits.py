@@ -136,11 +136,14 @@ def test_buckets_forget_the_longest_idle_client_first():
         assert buckets.take(name) == 0
 
 
-def test_a_token_counts_for_itself_and_an_address_for_all_others():
+def test_a_token_counts_for_itself_at_each_address_and_an_address_for_all_others():
     def by(address, caller):
         return limited_by({"client": (address, 1), "state": {"caller": caller}})
 
     ci = Caller("ci", 1)
-    assert by("203.0.113.9", ci) == by("203.0.113.10", ci) != by("203.0.113.9", PUBLIC)
+    assert by("203.0.113.9", ci) == by("203.0.113.9", ci) != by("203.0.113.9", PUBLIC)
+    assert by("203.0.113.9", ci) != by("203.0.113.10", ci)
+    assert by("203.0.113.9", ci) != by("203.0.113.9", Caller("other", 1))
+    assert by("2001:db8::1", ci) == by("2001:db8::2", ci)
     assert by("127.0.0.1", LOCAL) == by("127.0.0.1", PUBLIC) != by("127.0.0.2", LOCAL)
     assert by("2001:db8::1", PUBLIC) == by("2001:db8::2", PUBLIC)

@@ -14,22 +14,20 @@ inside the folder that it entered, wherever that is moved to, and packs are not 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
-import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from evermirror.core.keep.names import KEPT
-from evermirror.edge.git.classify import classify
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.pktline import encode
 from evermirror.edge.git.refs import NO_HEAD, OWN_NAMESPACE, head_target
+from evermirror.edge.git.serve_ask import Ask, is_protocol, wants_v2
 from evermirror.edge.git.serve_cache import (
     ANSWER_BYTES_MAX,
     SMALL_ANSWER_BYTES_MAX,
@@ -40,6 +38,7 @@ from evermirror.edge.git.serve_cache import (
 from evermirror.edge.git.serve_damage import (
     ERR_BYTES,
     OnDamage,
+    failed,
     is_error,
     noticed,
     tell_damage,
@@ -56,6 +55,7 @@ from evermirror.edge.git.serve_request import (
     bounded_body,
     without_object_info,
 )
+from evermirror.edge.git.serve_settings import ServeFigures, ServeSettings
 from evermirror.edge.git.serve_state import State, States
 from evermirror.edge.git.serve_tips import Tips, TipsReader
 from evermirror.edge.git.stream import StreamingChild, run_into
@@ -74,59 +74,8 @@ __all__ = [
 SERVICE_LINE = b"001e# service=git-upload-pack\n0000"  # before a v0/v1 advertisement; v2 has none
 LISTING_BYTES = 16_000_000  # that a large list of refs is expected to have: of a repository with 200,000
 PIECE_BYTES = 64 * 1024  # of an answer in memory, given at once: what waits for a slow client is not copied
+JOINS_MAX = 3  # answers begun by others, who then got no place, before a client has its own made
 READERS_MAX = 1_000  # answers with packs on their way at a time, from files too
-_PROTOCOL = re.compile(r"version=[0-2](?::[a-z0-9=-]{1,32}){0,4}")
-
-
-@dataclass(frozen=True, slots=True)
-class ServeSettings:
-    """Bounds on what all clients together may use."""
-
-    packs_max: int = 16  # upload-packs at a time
-    per_client: int = 8  # packs on their way to one address
-    queue: int = 64  # in line for one of them
-    queue_wait_s: float = 10.0  # there; then 503
-    pace_bytes_s: float = 64_000.0  # that a client must take or send, while others are in line
-    request_bytes_max: int = 64_000_000  # unpacked: haves and wants of a repository with 600,000 refs
-    silence_s: float = 300.0  # a client that neither sends nor takes anything
-    filters: tuple[str, ...] = ("blob:none", "blob:limit", "tree", "object:type", "combine")
-    cache_bytes: int = 2_000_000_000  # of packs on disk; 0: none
-    cache_folder: Path | None = None  # None: packs are not kept
-    shows_kept: bool = False  # for nodes that copy a mirror with its history; the public sees no kept tips
-
-
-@dataclass(frozen=True, slots=True)
-class ServeFigures:
-    """Since the start, and now."""
-
-    requests: dict[tuple[str, bool], int]  # (service, from the cache)
-    sent_bytes: int
-    refused: int
-    cut: int
-    running: int
-    waiting: int
-    cache_packs: int
-    cache_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Ask:
-    """One question to git."""
-
-    repo: Path
-    protocol: str
-    client: str
-    options: tuple[str, ...]
-    body: bytes  # all of it, or its first part
-    late: frozenset[str] = frozenset()  # kept folders in which something is that it may want
-    public: frozenset[bytes] = frozenset()  # the tips that anybody may want
-    on_damage: OnDamage | None = None
-
-    def key(self, state: State, request: bytes) -> bytes:
-        """Equal where the answer is: the state names the very folder, so no two mirrors share one."""
-        protocol = self.protocol if _PROTOCOL.fullmatch(self.protocol) else ""
-        told = repr((str(self.repo), state, protocol, self.options, request))
-        return hashlib.sha256(told.encode("utf-8", "surrogateescape")).digest()
 
 
 class AnswerEndedBadly(Exception):
@@ -158,7 +107,7 @@ class GitServer:
         self._states = States()
         self._tips = TipsReader(git, utc=utc)
         self._answers = Answers()
-        self._listings: dict[bytes, asyncio.Task[bytes | None]] = {}
+        self._listings: dict[bytes, tuple[str, asyncio.Task[bytes | None]]] = {}  # and who began it
         use_files = s.cache_folder is not None and s.cache_bytes > 0
         self._packs = Packs(s.cache_folder, s.cache_bytes) if use_files and s.cache_folder else None
         self._requests: Counter[tuple[str, bool]] = Counter()
@@ -183,8 +132,8 @@ class GitServer:
         self, repo: Path, protocol: str = "", *, client: str = "", on_damage: OnDamage | None = None
     ) -> AsyncGenerator[bytes, None]:
         """The answer to ``GET …/info/refs?service=git-upload-pack``."""
-        first = b"" if _wants_v2(protocol) else SERVICE_LINE
-        ask = _Ask(repo, protocol, client, ("--http-backend-info-refs",), b"", on_damage=on_damage)
+        first = b"" if wants_v2(protocol) else SERVICE_LINE
+        ask = Ask(repo, protocol, client, ("--http-backend-info-refs",), b"", on_damage=on_damage)
         async with aclosing(noticed(repo, on_damage, self._list(ask, b"info/refs"))) as answer:
             async for chunk in answer:
                 self._sent_bytes += len(chunk)
@@ -204,7 +153,7 @@ class GitServer:
         """The answer to ``POST …/git-upload-pack``. What looks like damage is told to ``on_damage``."""
         rest = bounded_body(body, self._settings.request_bytes_max, gzipped=gzipped)
         async with self._intake.read(rest, client) as request:
-            ask, scan = _Ask(repo, protocol, client, (), request.held, on_damage=on_damage), request.scan
+            ask, scan = Ask(repo, protocol, client, (), request.held, on_damage=on_damage), request.scan
             if request.whole and scan.whole and scan.command == LS_REFS and not scan.wants:
                 answer = self._list(ask, scan.fingerprint())
             else:
@@ -216,42 +165,56 @@ class GitServer:
 
     # Refs
 
-    async def _list(self, ask: _Ask, request: bytes) -> AsyncGenerator[bytes, None]:
+    async def _list(self, ask: Ask, request: bytes) -> AsyncGenerator[bytes, None]:
         """From memory, or from a file where it is large; else git is asked once for all who wait.
 
         A slow client keeps no place here. Only where there is no room for a file, git waits for it."""
         state = self._states.read(ask.repo)
         key = ask.key(state, request) if state is not None else secrets.token_bytes(32)
         answer = self._answers.get(key)
-        file = self._packs.find(key) if self._packs is not None else None
-        cached = answer is not None or file is not None or key in self._listings
-        self._requests["refs", cached] += 1
-        if answer is None and file is None:
+        filed = self._packs is not None and self._packs.find(key) is not None
+        self._requests["refs", answer is not None or filed or key in self._listings] += 1
+        if answer is None and not filed:
             answer = await self._list_once(key, ask, state)
-        if answer is None and file is None and self._packs is not None:
-            shared = self._packs.share(
-                key, ask.repo, state, lambda pack: self._write(ask, pack, self._listing), LISTING_BYTES
-            )
-            file = shared[0] if shared is not None else None
-        chunks = _pieces(answer) if answer is not None else file.follow() if file else self._told(ask)
-        with suppress(AnswerEndedBadly):
+        if answer is not None:
+            chunks = _pieces(answer)
+        else:
+            told = self._together(key, ask, state, self._listing, self._told, LISTING_BYTES)
+            chunks = without_null_refs(told)  # git wrote the file by itself
+        try:
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
+        except AnswerEndedBadly:
+            return
+        except FailureError as error:
+            if error.failure.corrupt and self._packs is not None:
+                self._packs.forget(key)
+            raise
 
-    async def _list_once(self, key: bytes, ask: _Ask, state: State | None) -> bytes | None:
-        task = self._listings.get(key)
-        if task is None:
-            task = self._listings[key] = asyncio.create_task(self._gather(key, ask, state))
-            task.add_done_callback(lambda task: self._listed(key, task))
-        return await asyncio.shield(task)  # who leaves does not take it from the others
+    async def _list_once(self, key: bytes, ask: Ask, state: State | None) -> bytes | None:
+        """As ``_together``, in memory. None where it is too large for that."""
+        for _ in range(JOINS_MAX):
+            if (begun := self._listings.get(key)) is None:
+                break
+            client, task = begun
+            try:
+                return await asyncio.shield(task)  # who leaves does not take it from the others
+            except ServerBusy:
+                if client == ask.client:
+                    raise
+        task = asyncio.create_task(self._gather(key, ask, state))
+        self._listings[key] = (ask.client, task)
+        task.add_done_callback(lambda task: self._listed(key, task))
+        return await asyncio.shield(task)
 
     def _listed(self, key: bytes, task: asyncio.Task[bytes | None]) -> None:
-        self._listings.pop(key, None)
+        if (begun := self._listings.get(key)) is not None and begun[1] is task:
+            del self._listings[key]
         if not task.cancelled():
             task.exception()  # is retrieved, also where all who waited have left
 
-    async def _gather(self, key: bytes, ask: _Ask, state: State | None) -> bytes | None:
+    async def _gather(self, key: bytes, ask: Ask, state: State | None) -> bytes | None:
         """None where it is too large for memory."""
         bytes_max = ANSWER_BYTES_MAX if self._packs is None else SMALL_ANSWER_BYTES_MAX
         gathered = bytearray()
@@ -268,20 +231,20 @@ class GitServer:
             self._answers.put(key, answer)
         return answer
 
-    async def _told(self, ask: _Ask) -> AsyncGenerator[bytes, None]:
+    async def _told(self, ask: Ask) -> AsyncGenerator[bytes, None]:
         async with self._listing.hold(ask.client) as place:
             if (answer := await self._from_files(ask)) is not None:
                 yield answer
                 return
             async with aclosing(without_null_refs(self._run(ask, place))) as chunks:
-                if ask.options and _wants_v2(ask.protocol):  # capabilities, less than 1 kB
+                if ask.options and wants_v2(ask.protocol):  # capabilities, less than 1 kB
                     yield without_object_info(b"".join([chunk async for chunk in chunks]))
                     return
                 async for chunk in chunks:
                     yield chunk
 
-    async def _from_files(self, ask: _Ask) -> bytes | None:
-        if ask.options or not _wants_v2(ask.protocol):
+    async def _from_files(self, ask: Ask) -> bytes | None:
+        if ask.options or not wants_v2(ask.protocol):
             return None
         shown = (KEPT,) if self._settings.shows_kept else ()
         return await asyncio.to_thread(list_refs, ask.repo, ask.body, OWN_NAMESPACE, shown)
@@ -289,7 +252,7 @@ class GitServer:
     # Packs
 
     async def _fetch(
-        self, ask: _Ask, scan: RequestScan, rest: AsyncIterator[bytes] | None
+        self, ask: Ask, scan: RequestScan, rest: AsyncIterator[bytes] | None
     ) -> AsyncGenerator[bytes, None]:
         async with self._readers.hold(ask.client):
             state = self._states.read(ask.repo)
@@ -298,7 +261,7 @@ class GitServer:
             try:
                 await self._check(ask.repo, tips, scan.wants)
                 ask = replace(ask, public=tips.public)
-                if not _wants_v2(ask.protocol):  # v0 lists nothing here; v2 needs no ref, and might list it
+                if not wants_v2(ask.protocol):  # v0 lists nothing here; v2 needs no ref, and might list it
                     ask = replace(ask, late=self._tips.lately(tips, scan.wants))
                 async with aclosing(self._pack(ask, scan, rest, state, tips)) as chunks:
                     async for chunk in chunks:
@@ -310,7 +273,7 @@ class GitServer:
 
     def _pack(
         self,
-        ask: _Ask,
+        ask: Ask,
         scan: RequestScan,
         rest: AsyncIterator[bytes] | None,
         state: State | None,
@@ -319,23 +282,51 @@ class GitServer:
         cacheable = rest is None and bool(scan.wants) and scan.cacheable and tips.has_all(scan.wants)
         if cacheable and state is not None and self._packs is not None:
             key = ask.key(state, scan.fingerprint())
-            shared = self._packs.share(
-                key, ask.repo, state, lambda pack: self._write(ask, pack, self._packing)
-            )
-            if shared is not None:
-                self._requests["pack", shared[1]] += 1
-                return shared[0].follow()
+            self._requests["pack", self._packs.find(key) is not None] += 1
+            return self._together(key, ask, state, self._packing, self._alone)
         self._requests["pack", False] += 1
         return self._alone(ask, None if rest is None else self._guarded(ask.repo, tips, rest, scan))
 
-    async def _alone(self, ask: _Ask, rest: AsyncIterator[bytes] | None) -> AsyncGenerator[bytes, None]:
+    async def _together(
+        self,
+        key: bytes,
+        ask: Ask,
+        state: State | None,
+        gate: Gate,
+        alone: Callable[[Ask], AsyncGenerator[bytes, None]],
+        expected: int | None = None,
+    ) -> AsyncGenerator[bytes, None]:
+        """From the file that all who ask for the same read; ``alone`` where there is no room for one.
+
+        Where whoever began the file got no place at the gate, it is begun anew for one of the others: no
+        client is refused because of what another one has taken."""
+        packs, make = self._packs, lambda pack: self._write(ask, pack, gate)
+        for _ in range(JOINS_MAX):
+            if (
+                packs is None
+                or (file := packs.share(key, ask.repo, state, make, expected, ask.client)) is None
+            ):
+                break
+            try:
+                async with aclosing(file.follow()) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                return
+            except ServerBusy:  # before the first byte
+                if file.client == ask.client:
+                    raise
+        async with aclosing(alone(ask)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _alone(self, ask: Ask, rest: AsyncIterator[bytes] | None = None) -> AsyncGenerator[bytes, None]:
         with suppress(AnswerEndedBadly):
             async with aclosing(self._packed(ask, rest)) as chunks:
                 async for chunk in chunks:
                     yield chunk
 
     async def _packed(
-        self, ask: _Ask, rest: AsyncIterator[bytes] | None = None
+        self, ask: Ask, rest: AsyncIterator[bytes] | None = None
     ) -> AsyncGenerator[bytes, None]:
         async with (
             self._packing.hold(ask.client) as place,
@@ -357,7 +348,7 @@ class GitServer:
         if (oid := await self._tips.hidden(repo, tips, wants)) is not None:
             raise _HiddenWanted(oid)
 
-    async def _write(self, ask: _Ask, pack: Pack, gate: Gate) -> bool:
+    async def _write(self, ask: Ask, pack: Pack, gate: Gate) -> bool:
         """git writes by itself: into the file that all who asked for this read from."""
         async with gate.hold(ask.client):
             code, stderr = await run_into(
@@ -373,17 +364,17 @@ class GitServer:
         tell_damage(ask.repo, ask.on_damage, stderr, ask.public, sent=code == 0 or pack.size > 0)
         pack.grown(os.fstat(pack.file).st_size)
         if code != 0 and pack.size == 0:
-            raise FailureError(classify(1, stderr.decode("utf-8", "replace")))
+            raise failed(stderr)
         return code == 0
 
     # git
 
-    def _argv(self, ask: _Ask) -> list[str]:
+    def _argv(self, ask: Ask) -> list[str]:
         options = ["--strict", "--stateless-rpc", *ask.options]
         return [self._git.binary, "upload-pack", *options, "--end-of-options", str(ask.repo)]
 
     async def _run(
-        self, ask: _Ask, place: Place, rest: AsyncIterator[bytes] | None = None
+        self, ask: Ask, place: Place, rest: AsyncIterator[bytes] | None = None
     ) -> AsyncGenerator[bytes, None]:
         child = await StreamingChild.open(
             self._argv(ask),
@@ -408,14 +399,14 @@ class GitServer:
             if told:
                 yield told
             elif code != 0 and not sent:
-                raise FailureError(classify(1, child.stderr.decode("utf-8", "replace")))
+                raise failed(bytes(child.stderr))
             if code != 0:
                 raise AnswerEndedBadly
         finally:
             place.cut = None
             await child.close()
 
-    def _environment(self, ask: _Ask) -> dict[str, str]:
+    def _environment(self, ask: Ask) -> dict[str, str]:
         filters = self._settings.filters
         config = [
             ("uploadpack.hideRefs", OWN_NAMESPACE.rstrip("/")),
@@ -431,7 +422,7 @@ class GitServer:
         if head_target(ask.repo).startswith(NO_HEAD):
             config.append(("lsrefs.unborn", "ignore"))  # the stand-in for "no HEAD" is nobody's business
         env = self._git.environment(config=config)
-        if _PROTOCOL.fullmatch(ask.protocol):
+        if is_protocol(ask.protocol):
             env["GIT_PROTOCOL"] = ask.protocol
         return env
 
@@ -447,7 +438,3 @@ async def _joined(first: bytes, rest: AsyncIterator[bytes] | None) -> AsyncItera
     if rest is not None:
         async for piece in rest:
             yield piece
-
-
-def _wants_v2(protocol: str) -> bool:
-    return _PROTOCOL.fullmatch(protocol) is not None and "version=2" in protocol.split(":")

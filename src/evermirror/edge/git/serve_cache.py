@@ -55,16 +55,22 @@ class Answers:
 class Pack:
     """One answer in a file, from its first byte on."""
 
-    def __init__(self, path: Path, repo: Path, state: object, expected_bytes: int) -> None:
+    def __init__(
+        self, path: Path, repo: Path, state: object, expected_bytes: int, client: str, is_list: bool
+    ) -> None:
         self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._grown = asyncio.Event()
         self._readers = 0
         self._dropped = False
-        self.abandoned: Callable[[], None] = self.drop  # called when its last reader left before its end
+        self.abandoned: Callable[[], None] = (
+            self.drop
+        )  # called when its last reader left, and nobody may come later
         self.repo = repo
         self.state = state
         self.expected_bytes = expected_bytes
+        self.client = client  # who asked first
+        self.is_list = is_list  # of refs
         self.size = 0
         self.ended = False
         self.trouble: Exception | None = None
@@ -79,8 +85,9 @@ class Pack:
         return self._file < 0
 
     @property
-    def is_read(self) -> bool:
-        return self._readers > 0
+    def is_pinned(self) -> bool:
+        """Its room cannot be had: somebody reads it, or git still writes it."""
+        return self._readers > 0 or not self.ended
 
     @property
     def file(self) -> int:
@@ -116,7 +123,7 @@ class Pack:
                 raise self.trouble
         finally:
             self._readers -= 1
-            if not self._readers and not self.ended:
+            if not self._readers and (not self.ended or self.state is None):
                 self.abandoned()
             self._close_perhaps()
 
@@ -185,13 +192,20 @@ class Packs:
         return found
 
     def share(
-        self, key: bytes, repo: Path, state: object, make: Make, expected: int | None = None
-    ) -> tuple[Pack, bool] | None:
-        """The file with this answer, and whether it was there before, complete or on its way; else ``make``
-        begins to fill it. None where ``expected`` bytes would not fit. To be followed at once."""
+        self,
+        key: bytes,
+        repo: Path,
+        state: object,
+        make: Make,
+        expected: int | None = None,
+        client: str = "",
+    ) -> Pack | None:
+        """The file with this answer, complete or on its way; else ``make`` begins to fill it for ``client``.
+        ``expected``: the bytes of a list of refs; a pack's are known by the mirror's. ``state`` None: the
+        answer is for those who are here now. None where it would not fit. To be followed at once."""
         if (found := self.find(key)) is not None:
-            return found, True
-        pack = self._begin(key, repo, state, _packed_bytes(repo) if expected is None else expected)
+            return found
+        pack = self._begin(key, repo, state, expected, client)
         if pack is None:
             return None
         writer = asyncio.create_task(self._fill(key, pack, make))
@@ -203,7 +217,7 @@ class Packs:
             writer.cancel()
 
         pack.abandoned = abandoned
-        return pack, False
+        return pack
 
     async def _fill(self, key: bytes, pack: Pack, make: Make) -> None:
         """A failure, also one that git told in its answer, is for those who are here now and nobody else."""
@@ -218,17 +232,24 @@ class Packs:
             if not complete:
                 self.drop(key, pack)
 
-    def _begin(self, key: bytes, repo: Path, state: object, expected: int) -> Pack | None:
+    def _begin(self, key: bytes, repo: Path, state: object, expected: int | None, client: str) -> Pack | None:
         self._drop_outdated(repo, state)
-        if not self._make_room(expected):
+        is_list = expected is not None
+        expected = _packed_bytes(repo) if expected is None else expected
+        if not self._is_fair(client, expected, is_list=is_list) or not self._make_room(expected):
             return None
         self._serial += 1
         try:
-            pack = Pack(self._folder / f"{self._serial}.pack", repo, state, expected)
+            pack = Pack(self._folder / f"{self._serial}.pack", repo, state, expected, client, is_list=is_list)
         except OSError:
             return None  # the disk is full, or somebody removed the folder: then without
         self._packs[key] = pack
         return pack
+
+    def forget(self, key: bytes) -> None:
+        """The file with this answer is given to nobody who comes later."""
+        if (found := self._packs.get(key)) is not None:
+            self.drop(key, found)
 
     def drop(self, key: bytes, pack: Pack) -> None:
         if self._packs.get(key) is pack:
@@ -241,6 +262,18 @@ class Packs:
             if (pack.repo == repo and pack.state != state) or not pack.repo.is_dir():
                 self.drop(key, pack)
 
+    def _is_fair(self, client: str, expected: int, *, is_list: bool) -> bool:
+        """Of the files whose room cannot be had, a client began no more than are left, and at most half of
+        the files and bytes are lists of refs: whoever reads those slowly leaves room for packs."""
+        pinned = [p for p in (*self._packs.values(), *self._leaving) if p.is_pinned]
+        lists = [p for p in pinned if p.is_list]
+        if is_list and (
+            len(lists) >= PACKS_MAX // 2
+            or sum(p.claimed_bytes for p in lists) + expected > self._bytes_max // 2
+        ):
+            return False
+        return sum(p.client == client for p in pinned) < PACKS_MAX - len(pinned)
+
     def _make_room(self, expected: int) -> bool:
         if expected > self._bytes_max // 2:
             return False
@@ -252,7 +285,7 @@ class Packs:
         for key, pack in list(self._packs.items()):
             if self._has_room(expected):
                 return True
-            if pack.ended and not pack.is_read:  # the room of one that is read is free only later
+            if not pack.is_pinned:
                 self.drop(key, pack)
         return self._has_room(expected)
 

@@ -17,10 +17,22 @@ _ERR = re.compile(rb"[0-9a-f]{4}ERR ")
 _PARTS = ("HEAD", "objects", "refs")
 _NOT_OURS = re.compile(r"not our ref ([0-9a-f]{40,64})")
 _CONCLUSION = re.compile(r"possible repository corruption|pack-objects died")  # from any end of pack-objects
-_CORRUPT = re.compile(r"possible repository corruption|does not appear to be a git repository")
+_CORRUPT = re.compile(
+    r"^fatal: (?:git upload-pack: aborting due to (possible repository corruption) on the remote side\."
+    r"|'.*' (does not appear to be a git repository))$",
+    re.MULTILINE,
+)
+# git repeats what a client sent and it does not understand: those words are the client's, and no sign.
+_REPEATED = re.compile(
+    r"(?:fatal|error): (?:git upload-pack: )?(?:unexpected line: |unknown capability |protocol error"
+    r"|expected SHA1 |invalid shallow |invalid deepen|unknown ref |(?:unknown|mismatched) object format"
+    r"|(?:ambiguous )?deepen-not |invalid filter-spec |filter )",
+    re.IGNORECASE,
+)
 # A ref whose file holds no object id: git lists it with an id of zeros. An empty repository's
 # "capabilities^{}" has the same, and is no ref.
 _NULL_REF = re.compile(rb"[0-9a-f]{4}(?:0{64}|0{40}) (?:refs/|HEAD)")
+_ZEROS = b"0" * 40  # found much faster than the pattern
 _NULL_REF_BYTES_MAX = 4 + 64 + 6
 
 
@@ -32,18 +44,29 @@ def damage_met(repo: Path, stderr: str = "", public: Collection[bytes] = ()) -> 
     missing = [part for part in _PARTS if not (repo / part).exists()]
     if missing:
         return _damage(f"{', '.join(missing)} missing")
+    stderr = _own_words(stderr)
     denied = _NOT_OURS.search(stderr)
     if denied is not None and denied[1].encode("ascii") in public:  # its refs name it, its packs lack it
         return _damage(f"object {denied[1]} of a public ref cannot be read")
-    cause = "\n".join(line for line in stderr.splitlines() if _CONCLUSION.search(line) is None)
+    cause = "\n".join(line for line in stderr.split("\n") if _CONCLUSION.search(line) is None)
     failure = classify(1, cause)
     if failure.corrupt:
         return failure
     if failure.context.get(CAUSE) == MEMORY or failure.kind is FailureKind.DISK_FULL:
         return None
     if (words := _CORRUPT.search(stderr)) is not None:
-        return _damage(words[0])
+        return _damage(words[1] or words[2])
     return None
+
+
+def failed(stderr: bytes) -> FailureError:
+    """Of an upload-pack that ended before it told anything."""
+    return FailureError(classify(1, _own_words(stderr.decode("utf-8", "replace"))))
+
+
+def _own_words(stderr: str) -> str:
+    """Without lines that repeat a client's; no request passes in which such a line could begin another."""
+    return "\n".join(line for line in stderr.split("\n") if _REPEATED.match(line) is None)
 
 
 def tell_damage(
@@ -94,7 +117,7 @@ async def without_null_refs(answer: AsyncGenerator[bytes, None]) -> AsyncGenerat
     async with aclosing(answer):
         async for chunk in answer:
             held = tail + chunk
-            if _NULL_REF.search(held) is not None:
+            if _ZEROS in held and _NULL_REF.search(held) is not None:
                 raise FailureError(_damage("a ref without an object id"))
             tail = held[-_NULL_REF_BYTES_MAX:]
             if len(held) > len(tail):

@@ -118,12 +118,13 @@ class Gate:
             raise ServerBusy(self._wait_s)
 
     def _make_room(self, client: str, now: float) -> None:
-        """Cut the slowest client that is inside, where that helps ``client``.
+        """Cut a slow client that is inside, first of those with the most places, where that helps ``client``.
 
         Its place is free at once: it may be long until whoever sends to that client can be told."""
         if not self._share.fits(client, freed=1):
             return
-        slow = slowest(((p, p.paces) for p in self._inside if p.cut is not None), now, self._pace_bytes_s)
+        inside = ((p, self._share.has(p.client), p.paces if p.cut else ()) for p in self._inside)
+        slow = slowest(inside, now, self._pace_bytes_s)
         if slow is not None and slow.cut is not None:
             self.cut += 1
             slow.cut()

@@ -18,6 +18,12 @@ from evermirror.errors import EvermirrorError
 _WHO = (b"agent=", b"session-id=")  # lines of v2, words of v0's first want
 _WANT = re.compile(rb"want ([0-9a-fA-F]{40}(?:[0-9a-fA-F]{24})?)(?: (.*))?", re.DOTALL)
 _WANTS = b"want "
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+# Lines with a space. git repeats others in its errors, where a client's words could pass for git's.
+_PHRASE = re.compile(
+    rb"(?:have|shallow|deepen|deepen-since|deepen-not|filter|want-ref|packfile-uris) [^ ]*"
+    rb"|(?:want|ref-prefix) .*|(?:agent|session-id|server-option)=.*"
+)
 _LENGTH = re.compile(rb"[0-9a-fA-F]{4}")
 _FILTER = b"filter "
 _FILTER_NAME = re.compile(rb"blob:none\Z|(?:blob:limit|sparse:oid|object:type)(?==)|(?:tree|combine)(?=:)")
@@ -119,6 +125,8 @@ class RequestScan:
             raise PktError(f"more than {NAMED_MAX} objects are named")
 
     def _line(self, line: bytes, wanted: set[bytes]) -> None:
+        if _CONTROL.search(line) is not None or (b" " in line and _PHRASE.fullmatch(line) is None):
+            raise PktError(f"{line[:80]!r} is not served here")
         if line.startswith(_WHO):
             return
         if (match := _WANT.fullmatch(line)) is not None:

@@ -128,11 +128,11 @@ class RateLimit:
 
 
 def limited_by(scope: Scope) -> str:
-    """Whom the bounds for one git client are about: a token's holder, else an address (of IPv6 the /64)."""
+    """Whom the bounds for one git client are about: an address (of IPv6 the /64), and there each token for
+    itself. Machines that share a token are bounded no tighter than machines without one."""
     caller = scope.get("state", {}).get("caller", PUBLIC)
-    if caller not in (PUBLIC, LOCAL):
-        return f"token {caller.name}"
-    return client_network(client_address(scope))
+    network = client_network(client_address(scope))
+    return network if caller in (PUBLIC, LOCAL) else f"token {caller.name} at {network}"
 
 
 class GitLimit:
