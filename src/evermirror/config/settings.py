@@ -241,7 +241,7 @@ class Limits(Section):
     git_object: MaybeSize = Field(
         default=1_000 * MB,
         ge=MB,
-        description="Largest object that git holds in memory when it takes a pack in; blobs are streamed.",
+        description="Largest object in memory of a git that takes in a pack. Above 64 MB: one pack at a time.",
     )
 
 

@@ -10,9 +10,10 @@ import zlib
 
 import pytest
 
+from evermirror.edge.git import transfer
 from evermirror.edge.git.classify import CAUSE, MEMORY, OBJECT_TOO_LARGE
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.environment import GitSettings
+from evermirror.edge.git.environment import OBJECT_BYTES_AT_ONCE, GitSettings
 from evermirror.edge.git.serve import GitServer
 from evermirror.model.failure import FailureError, FailureKind
 from tests.edge.git.mirror_world import World
@@ -161,3 +162,47 @@ async def test_a_mirror_whose_check_lacks_memory_is_not_called_damaged(tmp_path,
         await poor.sync(repo, force=True)
     assert world.path(repo).stat().st_ino == inode
     assert not (tmp_path / "mirrors/.trash").exists() or not list((tmp_path / "mirrors/.trash").iterdir())
+
+
+async def test_packs_with_large_objects_are_taken_in_one_at_a_time_and_each_with_one_thread(
+    tmp_path, upstream, monkeypatch
+):
+    """Each thread of index-pack holds a delta's base and result, and each fetch has an index-pack."""
+    repos = [upstream.create(f"large{n}", commits=0) for n in range(3)]
+    for repo in repos:
+        delta_bomb(repo)
+    world = World(tmp_path, upstream, object_bytes=1000 * MB)
+    run, limits, large, most = world.git.run, [], 0, 0
+
+    async def watched(args, **more):
+        nonlocal large, most
+        if args[0] != "fetch":
+            return await run(args, **more)
+        limit = int(more["env"]["GIT_ALLOC_LIMIT"])
+        limits.append(limit)
+        assert ("pack.threads", "1") in more["config"]
+        large += limit > BOMB_BYTES
+        most = max(most, large)
+        try:
+            return await run(args, **more)
+        finally:
+            large -= limit > BOMB_BYTES
+
+    monkeypatch.setattr(world.git, "run", watched)
+    await asyncio.gather(*(world.sync(repo) for repo in repos))
+    assert sorted(limits) == [OBJECT_BYTES_AT_ONCE] * 3 + [1000 * MB] * 3
+    assert most == 1
+    for repo in repos:
+        assert world.public(repo) == repo.public_refs()
+
+
+async def test_who_waits_long_for_a_turn_with_a_large_pack_tries_again_later(tmp_path, upstream, monkeypatch):
+    repo = upstream.create("large", commits=0)
+    delta_bomb(repo)
+    world = World(tmp_path, upstream, object_bytes=1000 * MB)
+    monkeypatch.setattr(transfer, "LARGE_WAIT_S", 0.01)
+    async with world.git.large_pack:
+        with pytest.raises(FailureError, match="waited"):
+            await world.sync(repo)
+    await world.sync(repo)
+    assert world.public(repo) == repo.public_refs()
