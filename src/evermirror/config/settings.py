@@ -241,7 +241,7 @@ class Limits(Section):
     git_object: MaybeSize = Field(
         default=1_000 * MB,
         ge=MB,
-        description="Largest object in memory of a git that takes in a pack. Above 64 MB: one pack at a time.",
+        description="Largest object in memory of a git that takes a pack in; above 64 MB: one at a time.",
     )
 
 

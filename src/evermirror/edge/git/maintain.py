@@ -204,7 +204,11 @@ class Maintenance:
         async def is_sound() -> bool:
             return await self._fsck(repo, lock_fd, watch) is None
 
-        mended = await mend_packs(repo, run, is_sound)
+        try:
+            mended = await mend_packs(repo, run, is_sound)
+        except (FailureError, OSError) as error:  # too slow, no room: what fsck has found stays true
+            log.warning("broken packs not mended", repo=repo.name, reason=str(error))
+            return damage
         if mended:
             log.warning("broken packs mended from what is here", repo=repo.name, packs=mended)
         return None if mended else damage
