@@ -11,9 +11,10 @@ import zlib
 import pytest
 
 from evermirror.edge.git import transfer
-from evermirror.edge.git.classify import CAUSE, MEMORY, OBJECT_TOO_LARGE
+from evermirror.edge.git.classify import CAUSE, MEMORY, OBJECT_TOO_LARGE, SHORTAGE, classify
 from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import OBJECT_BYTES_AT_ONCE, GitSettings
+from evermirror.edge.git.fsck import MEMORY_REFUSAL_S
 from evermirror.edge.git.serve import GitServer
 from evermirror.model.failure import FailureError, FailureKind
 from tests.edge.git.mirror_world import World
@@ -204,5 +205,50 @@ async def test_who_waits_long_for_a_turn_with_a_large_pack_tries_again_later(tmp
     async with world.git.large_pack:
         with pytest.raises(FailureError, match="waited"):
             await world.sync(repo)
+    await world.sync(repo)
+    assert world.public(repo) == repo.public_refs()
+
+
+async def test_a_refusal_for_lack_of_memory_ends_after_a_day(tmp_path, upstream):
+    """It may have been the machine that had none left, and not the pack that needs too much."""
+    repo = upstream.create("bomb", commits=0)
+    delta_bomb(repo)
+    now = 1_800_000_000.0
+    world = World(tmp_path, upstream, memory_bytes=MEMORY_BYTES, clock=lambda: now)
+    for passed, comes in ((0.0, True), (MEMORY_REFUSAL_S - 1, False), (MEMORY_REFUSAL_S, True)):
+        now = 1_800_000_000.0 + passed
+        before = len(_fetches(upstream))
+        with pytest.raises(FailureError) as error:
+            await world.sync(repo)
+        assert error.value.failure.context[CAUSE] == MEMORY
+        assert "a day has passed" in error.value.failure.hint
+        assert (len(_fetches(upstream)) > before) is comes
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "error: cannot fork() for index-pack: Cannot allocate memory",
+        "error: cannot fork() for index-pack: Resource temporarily unavailable",
+        "fatal: unable to create thread: Resource temporarily unavailable",
+        "error: cannot create async thread: Resource temporarily unavailable",
+    ],
+)
+async def test_a_shortage_of_processes_or_threads_refuses_nothing(tmp_path, upstream, monkeypatch, words):
+    repo = upstream.create("honest", commits=1)
+    world = World(tmp_path, upstream)
+    run, short = world.git.run, True
+
+    async def scarce(args, **more):
+        if args[0] == "fetch" and short:
+            said = f"{words}\nfatal: fetch-pack: unable to fork off index-pack\n"
+            raise FailureError(classify(128, said))
+        return await run(args, **more)
+
+    monkeypatch.setattr(world.git, "run", scarce)
+    with pytest.raises(FailureError) as error:
+        await world.sync(repo)
+    assert error.value.failure.context[CAUSE] == SHORTAGE
+    short = False
     await world.sync(repo)
     assert world.public(repo) == repo.public_refs()

@@ -25,7 +25,7 @@ import structlog
 from evermirror.core.maintain.facts import Job, Past, RepoUpkeep, UpkeepSettings
 from evermirror.core.maintain.plan import Due, next_due
 from evermirror.edge.git import folder, upkeep
-from evermirror.edge.git.classify import CAUSE, MEMORY, classify
+from evermirror.edge.git.classify import CAUSE, LACKING, classify
 from evermirror.edge.git.command import SHOWN_OUTPUT_BYTES, Completed, Git
 from evermirror.edge.git.fsck import fsck_config
 from evermirror.edge.git.mend import mend_packs
@@ -222,7 +222,7 @@ class Maintenance:
             made = await self._run(["index-pack", pack], repo, lock_fd, watch, check=False)
             if made.returncode != 0:
                 failure = classify(made.returncode, made.stderr)
-                ours = failure.kind is FailureKind.DISK_FULL or failure.context.get(CAUSE) == MEMORY
+                ours = failure.kind is FailureKind.DISK_FULL or failure.context.get(CAUSE) in LACKING
                 if made.returncode < 0 or ours:
                     raise FailureError(failure)
         folder.remove_files(await asyncio.to_thread(upkeep.orphans, repo))
