@@ -117,7 +117,7 @@ class Server(Section):
         default=1_000,
         ge=1,
         le=1_000_000,
-        description="Of these, from one address; and never more than are left for others.",
+        description="Of these, from one address; never more than are left for others. Trusted proxies: all.",
     )
 
     @model_validator(mode="after")
