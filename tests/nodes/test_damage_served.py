@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+from contextlib import asynccontextmanager
 
 import pytest
 
 from evermirror.core.maintain import suspects
+from evermirror.model.failure import Failure, FailureKind
+from evermirror.model.repo import RepoKey
+from evermirror.nodes.damage_checks import DamageChecks
 from tests.support import damage
 from tests.support.gitrepo import run_git
 
@@ -120,3 +124,72 @@ async def test_damage_met_while_upstream_is_away_is_mended_when_it_is_back(
 
         await up.until(cloned)
         assert await asyncio.to_thread(is_whole, path)
+
+
+async def test_damage_is_checked_also_where_upkeep_is_off_and_kept_tips_stay_for_ever(
+    stage, upstream, tmp_path
+):
+    repo = upstream.create("team/x", commits=5)
+    off = {"maintenance": {"enabled": False}, "keep": {"retention": "forever"}}
+    async with stage.up(schedule=SLOW, **off) as up:
+        await up.add(repo.url)
+        await up.until_status("team/x", "active")
+        path = stage.mirror(up.key("team/x"))
+        await asyncio.to_thread(damage.truncate_pack, path)
+        url = f"{up.node.url}/git/{up.key('team/x')}"
+
+        async def cloned():
+            return (await asyncio.to_thread(clone, url, tmp_path / "c", 2)).returncode == 0
+
+        await up.until(cloned)
+        assert await asyncio.to_thread(is_whole, path)
+
+
+class SlowMirrors:
+    """Whose checks never get the mirror's lock."""
+
+    def __init__(self, root):
+        self.root = root
+        self.waiting = asyncio.Semaphore(0)
+
+    def path(self, key):
+        return self.root
+
+    @asynccontextmanager
+    async def locked(self, key):
+        self.waiting.release()
+        await asyncio.Event().wait()
+        yield 0
+
+
+async def test_a_check_that_is_cut_short_is_made_when_checks_run_again(tmp_path):
+    """As where a loop beside it broke: its supervisor runs all of them again."""
+    now = 0.0
+    mirrors = SlowMirrors(tmp_path)
+    checks = DamageChecks(mirrors, None, lambda key: None, clock=lambda: now)
+    checks.suspect(RepoKey("h/x"), Failure(FailureKind.UNKNOWN, "damaged", corrupt=True))
+    for _ in range(3):
+        running = asyncio.create_task(checks.run())
+        async with asyncio.timeout(10):
+            await mirrors.waiting.acquire()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        now += suspects.AGAIN_S
+
+
+async def test_a_mirror_that_left_while_it_was_checked_can_be_suspected_when_it_is_back(tmp_path):
+    key, evidence = RepoKey("h/x"), Failure(FailureKind.UNKNOWN, "damaged", corrupt=True)
+    mirrors = SlowMirrors(tmp_path / "x")
+    checks = DamageChecks(mirrors, None, lambda key: None)
+    running = asyncio.create_task(checks.run())
+    for _ in range(2):
+        mirrors.root.mkdir()
+        checks.suspect(key, evidence)
+        async with asyncio.timeout(10):
+            await mirrors.waiting.acquire()
+        mirrors.root.rmdir()
+        await checks.make_way(key)
+        await asyncio.sleep(0)  # until the loop has judged the check that was broken off
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -64,6 +64,26 @@ async def test_a_trusted_proxy_says_who_its_client_is():
     assert await client_told(b"", trusted_proxies=["127.0.0.1"]) == b"127.0.0.1"
 
 
+@pytest.mark.parametrize(("proxies", "answered"), [([], 2), (["127.0.0.0/8"], 6)])
+async def test_a_trusted_proxy_may_use_all_connections_and_others_their_share(proxies, answered):
+    """Six are open in all, two for each address: a proxy has the connections of all its clients."""
+    sock = lifecycle.bind("127.0.0.1:0")
+    bounds = {"connections": 6, "connections_per_address": 2}
+    async with (
+        http_server.serving(app, sock, trusted_proxies=proxies, **bounds),
+        asyncio.timeout(10),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        count = 0
+        for _ in range(8):
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                reader, writer = await asyncio.open_connection(*sock.getsockname())
+                stack.callback(writer.close)
+                writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                count += (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+        assert count == answered
+
+
 async def test_headers_without_end_are_refused_and_not_kept():
     async with connected() as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n")

@@ -117,7 +117,7 @@ class Server(Section):
         default=1_000,
         ge=1,
         le=1_000_000,
-        description="Of these, from one address; and never more than are left for others.",
+        description="Of these, from one address; never more than are left for others. Trusted proxies: all.",
     )
 
     @model_validator(mode="after")
@@ -241,7 +241,7 @@ class Limits(Section):
     git_object: MaybeSize = Field(
         default=1_000 * MB,
         ge=MB,
-        description="Largest object that git holds in memory when it takes a pack in; blobs are streamed.",
+        description="Largest object in memory of a git that takes a pack in; above 64 MB: one at a time.",
     )
 
 

@@ -24,21 +24,25 @@ _T = TypeVar("_T")
 
 
 class FairShare:
-    """So many units for all clients, and what each of them has; ``fair``: none has more than what is left."""
+    """So many units for all clients, and what each of them has; ``fair``: none has more than what is left.
+
+    The client None stands for many, as a proxy does: it is bounded by the total only."""
 
     def __init__(self, total: int, per_client: int | None = None, *, fair: bool = True) -> None:
         self.total = total
         self._per_client = total if per_client is None else per_client
         self._fair = fair
-        self._has: Counter[str] = Counter()
+        self._has: Counter[str | None] = Counter()
         self.used = 0
 
-    def fits(self, client: str, amount: int = 1, *, freed: int = 0) -> bool:
+    def fits(self, client: str | None, amount: int = 1, *, freed: int = 0) -> bool:
         """Whether ``client`` may take ``amount`` more, once others have given ``freed`` back."""
         has, left = self._has[client], self.total - self.used + freed
+        if client is None:
+            return amount <= left
         return has + amount <= self._per_client and amount + (has if self._fair else 0) <= left
 
-    def take(self, client: str, amount: int = 1) -> bool:
+    def take(self, client: str | None, amount: int = 1) -> bool:
         """Take ``amount`` for ``client`` where that is fair; else nothing, and False."""
         if not self.fits(client, amount):
             return False
@@ -46,7 +50,7 @@ class FairShare:
         self._has[client] += amount
         return True
 
-    def give_back(self, client: str, amount: int = 1) -> None:
+    def give_back(self, client: str | None, amount: int = 1) -> None:
         self.used -= amount
         self._has[client] -= amount
         if not self._has[client]:

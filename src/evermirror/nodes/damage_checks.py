@@ -89,7 +89,8 @@ class DamageChecks:
         job = self._jobs[key] = asyncio.create_task(self._fsck(key))
         try:
             await asyncio.wait({job})
-        except asyncio.CancelledError:  # the node stops
+        except asyncio.CancelledError:  # the node stops, or a loop beside us broke and all are run again
+            self._suspects.again(key, self._clock())
             job.cancel()
             await asyncio.gather(job, return_exceptions=True)
             raise
@@ -99,6 +100,8 @@ class DamageChecks:
         if job.cancelled():
             if self._mirrors.path(key).is_dir():
                 self._suspects.again(key, now)
+            else:
+                self._suspects.drop(key)
         elif (error := job.exception()) is not None:
             if not isinstance(error, FailureError):
                 log.error("a check broke", repo=key, exc_info=error)

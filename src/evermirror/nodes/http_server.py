@@ -74,16 +74,21 @@ class _BoundedHttp(HttpToolsProtocol):
 class _Server(UvicornServer):
     """uvicorn with bounded connections, and no signal handlers of its own: the node decides when to stop."""
 
-    def __init__(self, config: UvicornConfig, room: FairShare) -> None:
+    def __init__(self, config: UvicornConfig, room: FairShare, proxies: TrustedProxies) -> None:
         super().__init__(config)
         self._room = room
+        self._proxies = proxies
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         listening = Acceptor(
-            sockets or [], self._connection, tls=self.config.ssl, room=self._room, client_of=client_network
+            sockets or [], self._connection, tls=self.config.ssl, room=self._room, client_of=self._client_of
         )
         self.servers = [listening]  # type: ignore[list-item]  # closed and waited for, no more
+
+    def _client_of(self, address: str) -> str | None:
+        """A trusted proxy connects for all of its clients: their requests are bounded, by X-Forwarded-For."""
+        return None if self._proxies.trusts(address) else client_network(address)
 
     def _connection(self) -> _BoundedHttp:
         return _BoundedHttp(self.config, self.server_state, self.lifespan.state)
@@ -107,8 +112,9 @@ async def serving(
     """Serves ``app`` (ASGI) until the block is left; open requests are then given a moment.
 
     Half of the open files that we may have are left to git, the database and other nodes."""
+    proxies = TrustedProxies.parse(trusted_proxies)
     if trusted_proxies:
-        app = BehindProxies(app, TrustedProxies.parse(trusted_proxies))
+        app = BehindProxies(app, proxies)
     if sock.family in (socket.AF_INET, socket.AF_INET6):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNTAKEN_S * 1000)
         # Connections inherit it. asyncio sets it only where the socket names its protocol; without it, each
@@ -128,6 +134,7 @@ async def serving(
             ssl_keyfile=tls_key,
         ),
         FairShare(min(connections, open_files_max() // 2), connections_per_address),
+        proxies,
     )
     task = asyncio.create_task(server.serve(sockets=[sock]), name="http")
     try:

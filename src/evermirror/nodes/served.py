@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from evermirror.edge.git.classify import CAUSE, MEMORY
+from evermirror.edge.git.classify import CAUSE, LACKING
 from evermirror.edge.git.serve import BadRequest, GitServer, ServerBusy
 from evermirror.errors import InvalidUrl, NotFound
 from evermirror.faces.api.git_service import GitBusy, NotHereYet, ServedRepo
@@ -109,7 +109,7 @@ async def told(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, Non
         except FileNotFoundError:  # the mirror was moved between being found and being read
             raise GitBusy(MOVED_RETRY_S) from None
         except FailureError as error:
-            if error.failure.context.get(CAUSE) != MEMORY:
+            if error.failure.context.get(CAUSE) not in LACKING:
                 raise
             raise GitBusy(MEMORY_RETRY_S) from None
         except BadRequest as error:

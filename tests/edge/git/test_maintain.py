@@ -21,7 +21,7 @@ from evermirror.edge.git.command import Git
 from evermirror.edge.git.environment import GitSettings
 from evermirror.edge.git.maintain import Maintenance
 from evermirror.edge.git.upkeep import PAST_FILE, is_damaged, read_past, read_upkeep
-from evermirror.model.failure import FailureKind
+from evermirror.model.failure import Failure, FailureError, FailureKind
 from tests.edge.git.mirror_world import World
 from tests.support.gitrepo import UpstreamRepo, clean_git_env, read_refs, run_git
 from tests.support.processes import children_of_me, wait_for_no_children
@@ -505,6 +505,33 @@ async def test_a_broken_pack_with_objects_of_its_own_stays_for_the_clone_that_re
     assert result.damaged is not None
     assert {f for f in files if f.startswith("pack-")} <= {p.name for p in (path / "objects/pack").iterdir()}
     assert is_damaged(path)
+
+
+@pytest.mark.parametrize("when", ["verify-pack", "index-pack", "second fsck"])
+@pytest.mark.parametrize(
+    "trouble", [FailureError(Failure(FailureKind.UNKNOWN, "git did not end within 1 h")), OSError(28, "full")]
+)
+async def test_damage_is_told_also_where_mending_does_not_come_to_its_end(
+    tmp_path, git, clock, monkeypatch, trouble, when
+):
+    path = make_mirror(tmp_path, packs=3).path
+    files = {p.name for p in (path / "objects/pack").iterdir()}
+    corrupt(pack_of(path))
+    run, checks = git.run, 0
+
+    async def failing(words, **more):
+        nonlocal checks
+        checks += words[0] == "fsck"
+        if words[0] == when or checks == 2:
+            raise trouble
+        return await run(words, **more)
+
+    monkeypatch.setattr(git, "run", failing)
+    result = await Maintenance(git, clock=clock).run(path, Job.FSCK, None)
+    assert result.damaged is not None
+    assert result.damaged.corrupt
+    assert is_damaged(path)
+    assert files <= {p.name for p in (path / "objects/pack").iterdir()}
 
 
 async def test_what_a_kill_left_aside_is_put_back(tmp_path, maintenance):

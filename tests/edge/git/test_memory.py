@@ -10,9 +10,11 @@ import zlib
 
 import pytest
 
-from evermirror.edge.git.classify import CAUSE, MEMORY, OBJECT_TOO_LARGE
+from evermirror.edge.git import transfer
+from evermirror.edge.git.classify import CAUSE, MEMORY, OBJECT_TOO_LARGE, SHORTAGE, classify
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.environment import GitSettings
+from evermirror.edge.git.environment import OBJECT_BYTES_AT_ONCE, GitSettings
+from evermirror.edge.git.fsck import MEMORY_REFUSAL_S
 from evermirror.edge.git.serve import GitServer
 from evermirror.model.failure import FailureError, FailureKind
 from tests.edge.git.mirror_world import World
@@ -161,3 +163,92 @@ async def test_a_mirror_whose_check_lacks_memory_is_not_called_damaged(tmp_path,
         await poor.sync(repo, force=True)
     assert world.path(repo).stat().st_ino == inode
     assert not (tmp_path / "mirrors/.trash").exists() or not list((tmp_path / "mirrors/.trash").iterdir())
+
+
+async def test_packs_with_large_objects_are_taken_in_one_at_a_time_and_each_with_one_thread(
+    tmp_path, upstream, monkeypatch
+):
+    """Each thread of index-pack holds a delta's base and result, and each fetch has an index-pack."""
+    repos = [upstream.create(f"large{n}", commits=0) for n in range(3)]
+    for repo in repos:
+        delta_bomb(repo)
+    world = World(tmp_path, upstream, object_bytes=1000 * MB)
+    run, limits, large, most = world.git.run, [], 0, 0
+
+    async def watched(args, **more):
+        nonlocal large, most
+        if args[0] != "fetch":
+            return await run(args, **more)
+        limit = int(more["env"]["GIT_ALLOC_LIMIT"])
+        limits.append(limit)
+        assert ("pack.threads", "1") in more["config"]
+        large += limit > BOMB_BYTES
+        most = max(most, large)
+        try:
+            return await run(args, **more)
+        finally:
+            large -= limit > BOMB_BYTES
+
+    monkeypatch.setattr(world.git, "run", watched)
+    await asyncio.gather(*(world.sync(repo) for repo in repos))
+    assert sorted(limits) == [OBJECT_BYTES_AT_ONCE] * 3 + [1000 * MB] * 3
+    assert most == 1
+    for repo in repos:
+        assert world.public(repo) == repo.public_refs()
+
+
+async def test_who_waits_long_for_a_turn_with_a_large_pack_tries_again_later(tmp_path, upstream, monkeypatch):
+    repo = upstream.create("large", commits=0)
+    delta_bomb(repo)
+    world = World(tmp_path, upstream, object_bytes=1000 * MB)
+    monkeypatch.setattr(transfer, "LARGE_WAIT_S", 0.01)
+    async with world.git.large_pack:
+        with pytest.raises(FailureError, match="waited"):
+            await world.sync(repo)
+    await world.sync(repo)
+    assert world.public(repo) == repo.public_refs()
+
+
+async def test_a_refusal_for_lack_of_memory_ends_after_a_day(tmp_path, upstream):
+    """It may have been the machine that had none left, and not the pack that needs too much."""
+    repo = upstream.create("bomb", commits=0)
+    delta_bomb(repo)
+    now = 1_800_000_000.0
+    world = World(tmp_path, upstream, memory_bytes=MEMORY_BYTES, clock=lambda: now)
+    for passed, comes in ((0.0, True), (MEMORY_REFUSAL_S - 1, False), (MEMORY_REFUSAL_S, True)):
+        now = 1_800_000_000.0 + passed
+        before = len(_fetches(upstream))
+        with pytest.raises(FailureError) as error:
+            await world.sync(repo)
+        assert error.value.failure.context[CAUSE] == MEMORY
+        assert "a day has passed" in error.value.failure.hint
+        assert (len(_fetches(upstream)) > before) is comes
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "error: cannot fork() for index-pack: Cannot allocate memory",
+        "error: cannot fork() for index-pack: Resource temporarily unavailable",
+        "fatal: unable to create thread: Resource temporarily unavailable",
+        "error: cannot create async thread: Resource temporarily unavailable",
+    ],
+)
+async def test_a_shortage_of_processes_or_threads_refuses_nothing(tmp_path, upstream, monkeypatch, words):
+    repo = upstream.create("honest", commits=1)
+    world = World(tmp_path, upstream)
+    run, short = world.git.run, True
+
+    async def scarce(args, **more):
+        if args[0] == "fetch" and short:
+            said = f"{words}\nfatal: fetch-pack: unable to fork off index-pack\n"
+            raise FailureError(classify(128, said))
+        return await run(args, **more)
+
+    monkeypatch.setattr(world.git, "run", scarce)
+    with pytest.raises(FailureError) as error:
+        await world.sync(repo)
+    assert error.value.failure.context[CAUSE] == SHORTAGE
+    short = False
+    await world.sync(repo)
+    assert world.public(repo) == repo.public_refs()

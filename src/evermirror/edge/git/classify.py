@@ -38,6 +38,8 @@ BROKEN_PACK = "broken-pack"
 MALFORMED = "malformed-object"
 MEMORY = "memory"
 OBJECT_TOO_LARGE = "object-too-large"
+SHORTAGE = "shortage"
+LACKING = frozenset({MEMORY, SHORTAGE})  # say nothing about the mirror that git read
 
 
 # Our git could not write: its complaint begins with what it did and ends in the system's words. Other
@@ -64,12 +66,21 @@ _BEFORE_HTTP = (
         message="an object is larger than limits.git_object, or the pack has too many",
         hint="if the repository is honest, raise limits.git_object",
     ),
+    _rule(  # says nothing about the pack: nothing of it was read by then
+        SHORTAGE,
+        FailureKind.UNKNOWN,
+        r"^(?:fatal|error): (?:.* )?cannot fork\(\) for [^\n]*"
+        r"(?:Cannot allocate memory|Resource temporarily unavailable)$",
+        r"^(?:fatal|error): (?:unable to create|cannot create async) thread: "
+        r"(?:Cannot allocate memory|Resource temporarily unavailable)$",
+        message="this machine has no room for another process or thread",
+        hint="see its memory and the bound on processes of our user (ulimit -u, TasksMax)",
+    ),
     _rule(
         MEMORY,
         FailureKind.UNKNOWN,
         r"^(?:fatal|error): (?:.*: )?out of memory\b",
         r"^(?:fatal|error): .*Cannot allocate memory$",
-        r"^fatal: unable to create thread: Resource temporarily unavailable$",
         message="git needs more memory than it may have",
         hint="if the repository is honest, raise limits.git_memory; or the machine itself has too little",
     ),

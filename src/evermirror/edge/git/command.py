@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -66,6 +67,7 @@ class Git:
     def __init__(self, settings: GitSettings, credentials: Credentials | None = None) -> None:
         self.settings = settings
         self.credentials = credentials if credentials is not None else Credentials()
+        self.large_pack = asyncio.Lock()  # held by the one fetch that may hold large objects in memory
         self._binary = shutil.which(settings.binary)
         self._installed: tuple[tuple[int, ...], Installed] | None = None  # with what its file was like
         # git's own helpers, ssh and sh are found here and nowhere else.

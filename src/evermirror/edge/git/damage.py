@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from evermirror.edge.git.classify import CAUSE, MEMORY, classify
+from evermirror.edge.git.classify import CAUSE, LACKING, classify
 from evermirror.edge.git.command import Completed, Git
 from evermirror.edge.git.fsck import fsck_config, is_unjudged
 from evermirror.edge.git.incoming import is_empty_of_other_format
@@ -54,7 +54,7 @@ async def confirm_damage(git: Git, repo: Path, evidence: Failure) -> None:
 
 def _lacked_memory(found: Completed) -> bool:
     """Then fsck says nothing about the mirror."""
-    return classify(found.returncode, found.stderr).context.get(CAUSE) == MEMORY
+    return classify(found.returncode, found.stderr).context.get(CAUSE) in LACKING
 
 
 async def judge_damage(git: Git, repo: Path, evidence: Failure) -> Failure:

@@ -22,6 +22,12 @@ DOOR_HEADER = "Evermirror-Door"  # has the secret of a gateway
 
 THREADS_MAX = 4  # of one git: each that resolves deltas holds objects of its own
 
+# An object that any fetch may hold in memory; whoever needs more takes its turn. At core.bigFileThreshold:
+# what is larger and no delta is streamed. index-pack's table of a million objects has this size too.
+OBJECT_BYTES_AT_ONCE = 64 * 1024 * 1024
+# For taking in a pack. Each thread of index-pack that resolves deltas holds two objects of the largest size.
+ONE_THREAD = ("pack.threads", "1")
+
 _FIXED_CONFIG: tuple[tuple[str, str], ...] = (
     ("transfer.fsckObjects", "true"),  # what is let through all the same: fsck.py
     ("http.followRedirects", "false"),
@@ -78,8 +84,16 @@ class GitSettings:
 
     @property
     def taking_in(self) -> dict[str, str]:
-        """The environment of a git that takes in a pack from elsewhere. git looks at the size that an object
-        claims before it allocates; a larger blob that is no delta is streamed, and not concerned."""
+        """The environment of a git that takes in a pack from elsewhere, beside others. git looks at the size
+        that an object claims before it allocates; a larger blob that is no delta is streamed, and not
+        concerned."""
+        if self.object_bytes is None:
+            return {}
+        return {"GIT_ALLOC_LIMIT": str(min(self.object_bytes, OBJECT_BYTES_AT_ONCE))}
+
+    @property
+    def taking_in_large(self) -> dict[str, str]:
+        """The same for the one git at a time that may hold objects up to ``object_bytes``."""
         return {} if self.object_bytes is None else {"GIT_ALLOC_LIMIT": str(self.object_bytes)}
 
     @property

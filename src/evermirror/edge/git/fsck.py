@@ -34,6 +34,7 @@ URLS = "gitmodulesUrl"  # the one id that is judged by content
 MODULES_MAX = 1000  # .gitmodules read after one fetch; a history with more that are malformed is refused
 LINE_BYTES_MAX = 8192  # git cuts its messages at 4,096
 REFUSAL_AGE_S_MAX = 90 * 86_400.0  # of one that nobody asked about: its repo is gone
+MEMORY_REFUSAL_S = 86_400.0  # then it is tried again: maybe it was the machine that had none left
 FORCED_EVERY_S = 3600.0  # a refused pack that somebody forces comes once in this time
 
 _ERROR, _URLS = b"error: object ", URLS.encode()
@@ -168,7 +169,9 @@ def explained(failure: Failure, key: RepoKey) -> Failure:
     if malformed and (found := _COMPLAINT.search(_last_words(failure))) is not None:
         told = _malformed(found[2].decode("ascii", "replace"), found[1].decode("ascii"))
         failure = replace(failure, message=told.message, context={**failure.context, **told.context})
-    again = f"It is not fetched again before upstream's refs change, unless by: evermirror sync {key} --force"
+    passing = " or a day has passed" if failure.context.get(CAUSE) == MEMORY else ""
+    again = f"It is not fetched again before upstream's refs change{passing}"
+    again += f", unless by: evermirror sync {key} --force"
     if failure.context.get(CAUSE) != MALFORMED:
         hint = f"{failure.hint}. {again}"
     elif may_be_allowed(failure):
@@ -196,10 +199,10 @@ class Refusals:
         return (self.folder / name).exists()
 
     def recall(
-        self, name: str, seen: RefSnapshot, policy: str, forced_at: float | None = None
+        self, name: str, seen: RefSnapshot, policy: str, now: float, forced_at: float | None = None
     ) -> Failure | None:
-        """The failure of the last try, where the next would end the same. Who forces it has one try an
-        hour: whoever may ask for a sync may ask for it again and again."""
+        """The failure of the last try, where the next would end the same; a lack of memory may pass. Who
+        forces it has one try an hour: whoever may ask for a sync may ask for it again and again."""
         file = self.folder / name
         try:
             known = json.loads(file.read_bytes())
@@ -208,14 +211,22 @@ class Refusals:
             last = known.get("forced_at")
             if forced_at is not None and (last is None or abs(forced_at - last) >= FORCED_EVERY_S):
                 return None
-            told = {**known["failure"], "kind": FailureKind(known["failure"]["kind"])}
+            failure = Failure(**{**known["failure"], "kind": FailureKind(known["failure"]["kind"])})
+            if failure.context.get(CAUSE) == MEMORY and abs(now - known["at"]) >= MEMORY_REFUSAL_S:
+                return None
             os.utime(file)
-            return Failure(**told)
+            return failure
         except (OSError, ValueError, KeyError, TypeError):  # none, or not ours: it is tried
             return None
 
     def remember(
-        self, name: str, seen: RefSnapshot, policy: str, failure: Failure, forced_at: float | None = None
+        self,
+        name: str,
+        seen: RefSnapshot,
+        policy: str,
+        failure: Failure,
+        now: float,
+        forced_at: float | None = None,
     ) -> None:
         """Where it cannot be written the same comes once more, and is refused once more."""
         told = {
@@ -226,9 +237,8 @@ class Refusals:
             "stderr": failure.stderr,
             "context": dict(failure.context),
         }
-        text = json.dumps(
-            {"digest": seen.digest(), "policy": policy, "failure": told, "forced_at": forced_at}
-        )
+        known = {"digest": seen.digest(), "policy": policy, "at": now, "forced_at": forced_at}
+        text = json.dumps({**known, "failure": told})
         with suppress(OSError):
             self.folder.mkdir(exist_ok=True)
             fresh = self.folder / f"{name}.new"

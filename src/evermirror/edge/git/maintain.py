@@ -25,7 +25,7 @@ import structlog
 from evermirror.core.maintain.facts import Job, Past, RepoUpkeep, UpkeepSettings
 from evermirror.core.maintain.plan import Due, next_due
 from evermirror.edge.git import folder, upkeep
-from evermirror.edge.git.classify import CAUSE, MEMORY, classify
+from evermirror.edge.git.classify import CAUSE, LACKING, classify
 from evermirror.edge.git.command import SHOWN_OUTPUT_BYTES, Completed, Git
 from evermirror.edge.git.fsck import fsck_config
 from evermirror.edge.git.mend import mend_packs
@@ -204,7 +204,11 @@ class Maintenance:
         async def is_sound() -> bool:
             return await self._fsck(repo, lock_fd, watch) is None
 
-        mended = await mend_packs(repo, run, is_sound)
+        try:
+            mended = await mend_packs(repo, run, is_sound)
+        except (FailureError, OSError) as error:  # too slow, no room: what fsck has found stays true
+            log.warning("broken packs not mended", repo=repo.name, reason=str(error))
+            return damage
         if mended:
             log.warning("broken packs mended from what is here", repo=repo.name, packs=mended)
         return None if mended else damage
@@ -218,7 +222,7 @@ class Maintenance:
             made = await self._run(["index-pack", pack], repo, lock_fd, watch, check=False)
             if made.returncode != 0:
                 failure = classify(made.returncode, made.stderr)
-                ours = failure.kind is FailureKind.DISK_FULL or failure.context.get(CAUSE) == MEMORY
+                ours = failure.kind is FailureKind.DISK_FULL or failure.context.get(CAUSE) in LACKING
                 if made.returncode < 0 or ours:
                     raise FailureError(failure)
         folder.remove_files(await asyncio.to_thread(upkeep.orphans, repo))

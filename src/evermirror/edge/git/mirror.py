@@ -179,9 +179,10 @@ class Mirrors:
     ) -> SyncOutcome:
         """What was refused does not come again before something that matters has changed."""
         name, policy = folder_id(wish.spec.key), await fsck.policy_of(self._git, wish.spec.fsck_allow)
-        forced_at = self._clock() if wish.force else None
+        now = self._clock()
+        forced_at = now if wish.force else None
         if self._refusals.has(name):
-            known = await asyncio.to_thread(self._refusals.recall, name, seen, policy, forced_at)
+            known = await asyncio.to_thread(self._refusals.recall, name, seen, policy, now, forced_at)
             if known is not None:
                 raise FailureError(known)
 
@@ -194,7 +195,9 @@ class Mirrors:
             outcome = await self._sync(wish, transfer, seen, look_again)
         except FailureError as error:
             if fsck.is_refusal(error.failure):
-                await asyncio.to_thread(self._refusals.remember, name, seen, policy, error.failure, forced_at)
+                await asyncio.to_thread(
+                    self._refusals.remember, name, seen, policy, error.failure, self._clock(), forced_at
+                )
             raise
         self._refusals.forget(name)
         return outcome

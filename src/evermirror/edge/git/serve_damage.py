@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import aclosing
 from pathlib import Path
 
-from evermirror.edge.git.classify import CAUSE, MEMORY, classify
+from evermirror.edge.git.classify import CAUSE, LACKING, classify
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 OnDamage = Callable[[Failure], None]  # is told what looks like damage of the mirror
@@ -52,7 +52,7 @@ def damage_met(repo: Path, stderr: str = "", public: Collection[bytes] = ()) -> 
     failure = classify(1, cause)
     if failure.corrupt:
         return failure
-    if failure.context.get(CAUSE) == MEMORY or failure.kind is FailureKind.DISK_FULL:
+    if failure.context.get(CAUSE) in LACKING or failure.kind is FailureKind.DISK_FULL:
         return None
     if (words := _CORRUPT.search(stderr)) is not None:
         return _damage(words[1] or words[2])

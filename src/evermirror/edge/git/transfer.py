@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,9 +20,9 @@ import structlog
 
 from evermirror.edge.git import folder
 from evermirror.edge.git.answers import dumb
-from evermirror.edge.git.classify import CAUSE, INCOMPLETE_PACK, UPSTREAM_MOVED
+from evermirror.edge.git.classify import CAUSE, INCOMPLETE_PACK, OBJECT_TOO_LARGE, UPSTREAM_MOVED
 from evermirror.edge.git.command import Git
-from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY, Remote
+from evermirror.edge.git.environment import DURABLE_OBJECTS_ONLY, ONE_THREAD, Remote
 from evermirror.edge.git.fsck import Complaints, fetch_config
 from evermirror.edge.git.progress import GitProgress, ProgressReader
 from evermirror.edge.git.refs import STAGING, staging_refspecs, with_real_head
@@ -39,7 +39,15 @@ STEP_FILE = (
 )
 
 SEED_S_MAX = 3 * 3600.0  # a holder that sends a little now and then does not hold a sync up for ever
+LARGE_WAIT_S = 600.0  # for one's turn with a large pack; then the sync's slot is free for others
+LARGE_S_MAX = 6 * 3600.0  # of one turn: 10 GB at 0.5 MB/s; an upstream that trickles keeps out no others
 ROUNDS_MAX = 3  # looks at an upstream that moves while we fetch; the next poll comes soon anyway
+
+_OTHERS_TURN = Failure(
+    FailureKind.UNKNOWN,
+    f"other large packs are being taken in: this one waited {LARGE_WAIT_S:g} s for its turn",
+    hint="nothing to do: it is tried again",
+)
 
 OnProgress = Callable[[GitProgress], None]
 Reprobe = Callable[[], Awaitable[RefSnapshot]]
@@ -110,14 +118,49 @@ class Transfer:
         git also checks each object, but in the smart protocol only, and it falls back to the dumb one
         where upstream answers so: what came without passing through index-pack is thrown away. So is what
         came of a history that upstream cut short: git takes that in, sets no ref, and calls it a success. And
-        so is what git only warned of, where its content is harmful."""
-        wants = frozenset(wants)
+        so is what git only warned of, where its content is harmful.
+
+        What needs large objects in memory, or a table of very many, comes again, one such pack at a time: so
+        a few hostile packs at once cannot take the machine's memory."""
+        wants, settings = frozenset(wants), self.git.settings
+        received_before = self.received_bytes
+        try:
+            await self._take_in(wants, options, settings.taking_in)
+        except FailureError as error:
+            final = settings.taking_in == settings.taking_in_large
+            if final or error.failure.context.get(CAUSE) != OBJECT_TOO_LARGE:
+                raise
+            await folder.to_its_end(folder.clean_leftovers, self.repo)
+            self.discarded_bytes += self.received_bytes - received_before
+            self.received_bytes = received_before
+            async with self._turn_with_large_pack():
+                await self._take_in(wants, options, settings.taking_in_large, LARGE_S_MAX)
+
+    @asynccontextmanager
+    async def _turn_with_large_pack(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(LARGE_WAIT_S):
+                await self.git.large_pack.acquire()
+        except TimeoutError:
+            raise FailureError(_OTHERS_TURN) from None
+        try:
+            yield
+        finally:
+            self.git.large_pack.release()
+
+    async def _take_in(
+        self,
+        wants: frozenset[Oid],
+        options: tuple[str, ...],
+        env: Mapping[str, str],
+        timeout_s: float | None = None,
+    ) -> None:
         before, staged_before = folder.object_files(self.repo), _staged(self.repo)
         reader, complaints = ProgressReader(), Complaints(self.repo)
         failure: Failure | None = None
         taken = False
         try:
-            await self._fetch(wants, options, reader, complaints)
+            await self._fetch(wants, options, reader, complaints, env, timeout_s)
             failure = cut_short() if await self._lacking(wants) else await complaints.judge(self.git)
             taken = reader.indexed and failure is None
         finally:
@@ -142,7 +185,13 @@ class Transfer:
         return lacking
 
     async def _fetch(
-        self, wants: frozenset[Oid], options: tuple[str, ...], reader: ProgressReader, complaints: Complaints
+        self,
+        wants: frozenset[Oid],
+        options: tuple[str, ...],
+        reader: ProgressReader,
+        complaints: Complaints,
+        env: Mapping[str, str],
+        timeout_s: float | None,
     ) -> None:
         received_before = self.received_bytes
 
@@ -162,11 +211,12 @@ class Transfer:
                 remote=self.remote,
                 stdin=staging_refspecs(wants),
                 # Staging refs may be lost: they are fetched again.
-                config=(DURABLE_OBJECTS_ONLY, *await fetch_config(self.git, self.allowed)),
+                config=(DURABLE_OBJECTS_ONLY, ONE_THREAD, *await fetch_config(self.git, self.allowed)),
                 on_stderr=listen,
+                timeout_s=timeout_s,
                 no_progress_s=self.git.settings.no_progress_s,
                 keep_fds=(self.lock_fd,),
-                env=self.git.settings.taking_in,
+                env=env,
             )
 
     async def stage(self, tips: Iterable[Oid]) -> None:

@@ -45,8 +45,8 @@ class _Connection(socket.socket):
 class Acceptor:
     """Begins to accept at once, until ``close``, which closes the listening sockets too.
 
-    ``room`` bounds the connections in all and of each client, by ``client_of`` of its address. It has those
-    parts of ``asyncio.Server`` that others ask for."""
+    ``room`` bounds the connections in all and of each client, by ``client_of`` of its address; None is
+    whoever connects for many. It has those parts of ``asyncio.Server`` that others ask for."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Acceptor:
         *,
         tls: ssl.SSLContext | None = None,
         room: FairShare | None = None,
-        client_of: Callable[[str], str] = str,
+        client_of: Callable[[str], str | None] = str,
     ) -> None:
         self.sockets = tuple(sockets)
         self._make_protocol = make_protocol
@@ -105,11 +105,11 @@ class Acceptor:
                 return
             self._greet(accepted, self._client_of(address[0]) if address else "")
 
-    def _greet(self, accepted: socket.socket, client: str) -> None:
+    def _greet(self, accepted: socket.socket, client: str | None) -> None:
         if self._room is not None and not self._room.take(client):
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             accepted.close()
-            self._say("connections were refused: there are too many", client=client)
+            self._say("connections were refused: there are too many", client=client or "a trusted proxy")
             return
         connection = _Connection(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
         if (room := self._room) is not None:

@@ -89,8 +89,6 @@ class Caretaker:
         for key in self._shelf.here:
             if key not in self._queue:
                 self._queue.look_at(key, now + SPREAD_S * chance_of(key))
-        if not self._settings.slots and self._settings.retention_s is None:
-            await asyncio.Event().wait()  # there is nothing to do, by the settings
         async with asyncio.TaskGroup() as group:
             for _ in range(self._settings.slots):
                 group.create_task(self._keep_tending())
