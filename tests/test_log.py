@@ -13,7 +13,14 @@ import pytest
 import structlog
 
 from evermirror.faces.cli.starting import node_settings
-from evermirror.log import LINES_PER_MINUTE, SAME_PER_MINUTE, FloodGuard, Scrubber, setup_logging
+from evermirror.log import (
+    ERRORS_PER_MINUTE,
+    LINES_PER_MINUTE,
+    SAME_PER_MINUTE,
+    FloodGuard,
+    Scrubber,
+    setup_logging,
+)
 
 CANARY = "c4n4ry-s3cr3t"
 HOSTILE = "evil\x1b]0;owned\x07\r\n{'level': 'forged'}\u202e"
@@ -131,3 +138,19 @@ def test_the_lines_of_libraries_are_bounded_too(stream):
     for _ in range(SAME_PER_MINUTE + 50):
         logging.getLogger("asyncio").error("socket.accept() out of system resource")
     assert len(stream.getvalue().splitlines()) == SAME_PER_MINUTE
+
+
+def test_a_flood_of_many_messages_does_not_silence_errors_and_these_are_bounded_too(stream):
+    setup_logging("info", "json", stream=stream)
+    letters = ["".join(letters) for letters in itertools.product(string.ascii_letters, repeat=3)]
+    for message in letters[: LINES_PER_MINUTE + 5]:
+        structlog.get_logger().warning(message)
+    assert len(stream.getvalue().splitlines()) == LINES_PER_MINUTE
+    structlog.get_logger().error("the disk is full")
+    logging.getLogger("library").critical("it broke")
+    structlog.get_logger().exception("it broke again")
+    last = [json.loads(line)["event"] for line in stream.getvalue().splitlines()[LINES_PER_MINUTE:]]
+    assert last == ["the disk is full", "it broke", "it broke again"]
+    for message in letters[: ERRORS_PER_MINUTE + 5]:
+        structlog.get_logger().error(message)
+    assert len(stream.getvalue().splitlines()) == LINES_PER_MINUTE + ERRORS_PER_MINUTE

@@ -20,7 +20,8 @@ SECRET_CHARS_MIN = 6  # shorter "secrets" would blot out ordinary words
 DEPTH_MAX = 6  # of nested values; deeper ones are shown by their repr
 TEXT_CHARS_MAX = 20_000  # one value; a traceback fits
 SAME_PER_MINUTE = 600  # lines with the same message: ten a second tell a person all there is
-LINES_PER_MINUTE = 6_000  # in all: at some 300 bytes a line, a flood writes 2.6 GB a day at the most
+LINES_PER_MINUTE = 6_000  # in all: at some 300 bytes a line, a flood writes 2.6 GB a day
+ERRORS_PER_MINUTE = 1_200  # beyond these: other lines, however many, do not silence errors
 _SECRET_KEYS = re.compile(
     r"password|passwd|secret|token(?!s_required)|authorization|credential_value|api_?key", re.I
 )
@@ -28,6 +29,7 @@ _SECRET_KEYS = re.compile(
 _USERINFO = re.compile(r"(?P<scheme>(?<![a-z0-9+.-])[a-z0-9+.-]+://)[^\s/@]+@", re.I)
 _BEARER = re.compile(r"\b(?P<word>bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}", re.I)
 _DIGITS = re.compile(r"\d+")
+_LEVEL_OF = {"exception": "error", "warn": "warning", "fatal": "critical"}  # structlog's methods
 _MULTI_LINE = frozenset({"exception", "stack"})
 _scrubbers: list[Scrubber] = []  # the one in use, once logging is set up
 
@@ -62,7 +64,7 @@ def setup_logging(
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(stream)
-    handler.addFilter(lambda record: flood.lets_through(str(record.msg)))
+    handler.addFilter(lambda record: flood.lets_through(str(record.msg), record.levelno))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared[:-1]],
@@ -99,21 +101,23 @@ class FloodGuard:
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
         if method == "debug":  # whoever asks for these wants all
             return event
-        if not self.lets_through(str(event.get("event"))):
+        level = logging.getLevelNamesMapping().get(_LEVEL_OF.get(method, method).upper(), logging.INFO)
+        if not self.lets_through(str(event.get("event")), level):
             raise structlog.DropEvent
         if self._untold:
             event["lines_dropped"], self._untold = self._untold, 0
         return event
 
-    def lets_through(self, message: str) -> bool:
-        """Count a line; whether it may be written."""
+    def lets_through(self, message: str, level: int = logging.INFO) -> bool:
+        """Count a line; whether it may be written. Errors have a reserve that other lines cannot use up."""
         now = self._mono()
         if now >= self._until:
             self._until, self._total = now + 60.0, 0
             self._written.clear()
             self._untold, self._dropped = self._untold + self._dropped, 0
         kind = _DIGITS.sub("", message[:200])
-        if self._total >= LINES_PER_MINUTE or self._written[kind] >= SAME_PER_MINUTE:
+        most = LINES_PER_MINUTE + (ERRORS_PER_MINUTE if level >= logging.ERROR else 0)
+        if self._total >= most or self._written[kind] >= SAME_PER_MINUTE:
             self._dropped += 1
             return False
         self._total += 1

@@ -87,7 +87,8 @@ async def make_worker(
     asking = AskingLines()
     stack.callback(asking.close)
     gateway = await stack.enter_async_context(Gateway(asking))
-    nearby = Nearby(git, mirrors, asking, gateway, lambda: uplink.access, uplink.ask_source, clock)
+    judged_by = uplink.coordinator_clock  # who seals tickets says when they end
+    nearby = Nearby(git, mirrors, asking, gateway, lambda: uplink.access, uplink.ask_source, judged_by)
     parts = WorkerParts(
         port=uplink,
         scheduler=Scheduler(settings),
@@ -118,7 +119,7 @@ async def make_worker(
         in_contact=lambda: uplink.contact.held,
         suspect=worker.suspect,
     )
-    lines = ServingLines(service, ServingLimits(config.relay.lines), clock=uplink.coordinator_clock)
+    lines = ServingLines(service, ServingLimits(config.relay.lines), clock=judged_by)
 
     def take_access(access: Access) -> None:
         asking.set_access(access)

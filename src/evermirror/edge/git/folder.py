@@ -216,6 +216,15 @@ def disk_usage(folder: Path) -> DiskUsage:
     return DiskUsage(usage.used + usage.free, usage.free)
 
 
+def check_disk(path: Path, device: int) -> None:
+    """Raise where ``path`` is, or would be made, on another disk than ``device``."""
+    there = next(near for near in (path, *path.parents) if near.exists())
+    if there.stat().st_dev != device:
+        message = f"{path} is on another disk than at the start, and nothing is made there"
+        hint = "mount its disk, or restart if this is meant"
+        raise FailureError(Failure(FailureKind.DISK_FULL, f"{message}: {hint}"))
+
+
 def failure_of(error: OSError) -> Failure:
     """Our own file operations, told like git's."""
     words = f"{error.strerror or error}: {error.filename}" if error.filename else str(error.strerror or error)

@@ -119,14 +119,20 @@ class Mirrors:
 
     async def mend_root(self) -> bool:
         """Make the folder of all mirrors again where somebody removed it. True: it is another one than
-        before, and what was in it may be gone. Raises FailureError."""
+        before, and what was in it may be gone. Raises FailureError, also while its disk is not mounted."""
         # Who takes a lock makes the root again, maybe with its old number, but not what is in it.
         before = self._made if await asyncio.to_thread(self._incoming.folder.is_dir) else None
         try:
+            await asyncio.to_thread(self._check_mounted)
             self._made = await asyncio.to_thread(self._make_folders)
         except OSError as error:
             raise FailureError(folder.failure_of(error)) from error
         return self._made != before
+
+    def _check_mounted(self) -> None:
+        """Without their disk, all mirrors would be cloned again, to the disk below its mount point."""
+        if not self._incoming.folder.is_dir():
+            folder.check_disk(self._root, self._made[0])
 
     def path(self, key: RepoKey) -> Path:
         """Where the mirror of ``key`` is, or would be."""
@@ -446,6 +452,7 @@ class Mirrors:
         """At start and now and then: remove old trash, and incoming folders that nobody goes on with."""
         now = self._clock()
         try:
+            await asyncio.to_thread(self._check_mounted)
             for own in (self._trash.folder, self._incoming.folder):
                 own.mkdir(exist_ok=True)  # somebody may have removed it to make room
             await asyncio.to_thread(self._trash.tidy, now - self._settings.trash_age_s)
