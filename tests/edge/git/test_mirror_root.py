@@ -13,7 +13,8 @@ from tests.edge.git.mirror_world import World
 async def test_while_the_disk_of_all_mirrors_is_not_mounted_nothing_is_made_below_it(
     tmp_path, upstream, monkeypatch
 ):
-    mirrors = World(tmp_path, upstream).mirrors
+    world, repo = World(tmp_path, upstream), upstream.create("x", commits=1)
+    mirrors = world.mirrors
     root = tmp_path / "mirrors"
     disk, number = mirrors._made
     monkeypatch.setattr(mirrors, "_made", (disk + 1, number))  # as if it had been on a disk of its own
@@ -26,6 +27,10 @@ async def test_while_the_disk_of_all_mirrors_is_not_mounted_nothing_is_made_belo
                 await work()
         assert root.exists() is mount_point
         assert not mount_point or not list(root.iterdir())
+    with pytest.raises(FailureError, match="another disk"):
+        await world.sync(repo)
+    assert {path.name for path in root.iterdir()} <= {".locks"}
     monkeypatch.setattr(mirrors, "_made", (disk, number))
     assert await mirrors.mend_root()
-    assert (root / ".incoming").is_dir()
+    await world.sync(repo)
+    world.assert_equal(repo)

@@ -214,6 +214,7 @@ class Mirrors:
         path = transfer.repo
         try:
             if not await asyncio.to_thread(path.is_dir):
+                await asyncio.to_thread(self._check_mounted)
                 return await self._clone(wish, transfer, seen, reprobe)
             if await asyncio.to_thread(damage.must_be_replaced, path, seen):
                 return await self._replace(wish, transfer, seen, reprobe)
