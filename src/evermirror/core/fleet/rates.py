@@ -16,8 +16,8 @@ Rules
 - A host all of whose repos are for trusted workers only is shared by these and named to nobody else.
 - After a restart nobody knows what the last process gave. Each worker brings its own; those that are not back
   yet hold the rest of the rate until they are, or are down.
-- What a worker claims counts up to what this process ever told it. Where it told nothing yet, the claim of a
-  trusted worker counts up to the whole rate, that of an untrusted one up to its aim.
+- What a worker claims counts up to what this process ever told it, or up to the whole rate where it told
+  nothing yet: an honest one really uses that, and less would let the sum exceed the rate after a restart.
 - A worker that is alive and has not obeyed for HEED_S counts with what it was told, or with its aim: others
   do not starve because one says that it uses everything. A new session or silence gives it no new time.
 """
@@ -35,7 +35,7 @@ from evermirror.core.fleet.decisions import SetLimits
 from evermirror.core.fleet.draft import Draft
 from evermirror.core.fleet.hostnames import HostNames
 from evermirror.core.fleet.settings import FleetSettings
-from evermirror.core.fleet.shares import FULL, RATIO, Budget, Rates
+from evermirror.core.fleet.shares import FULL, RATIO, Budget
 from evermirror.core.fleet.table import FleetTable
 from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import Host
@@ -121,31 +121,23 @@ class FleetRates:
             self._told[member.id] = brought
         reach = polled.on_worker(self._table, self._names, member.id)
         rates = {} if brought is None else dict(brought.host_rates)
-        trusted, sharing = member.record.facts.trusted, self._sharing()
-        sharing[member.id] = True
-        for slot, (host, budget) in enumerate(self._budgets.items()):
+        for host, budget in self._budgets.items():
             if host == ALL:
                 known = None if brought is None else brought.polls_per_second
                 asks = self._asks(int(reach.sum()), budget)
             else:
                 known, asks = rates.get(self._names[host]), self._asks(int(reach[host]), budget)
-            most = budget.rate
-            if member.id in self._told_here:
-                most = float(budget.bound[member.id])
-            elif not trusted:
-                most = float(self._aims(slot, host, budget, sharing)[member.id])
             if known is not None:
-                known = min(known, most)
-            elif not trusted:
-                asks = min(asks, most)
+                known = min(known, self._most_told(member.id, budget))
             budget.has(member.id, asks if known is None else known, told=known is not None)
             if known is not None and member.id in self._unheard and member.id not in self._lost:
                 budget.reserve = max(budget.reserve - float(budget.bound[member.id]), 0.0)
         self._heed_by.setdefault(member.id, self._lived_s + HEED_S)
         self._heard(member.id)
 
-    def _aims(self, slot: int, host: int, budget: Budget, sharing: Mask) -> Rates:
-        return budget.aims(self._own_all if host == ALL else self._own[slot], sharing)
+    def _most_told(self, worker: WorkerId, budget: Budget) -> float:
+        """The most that it can have been told."""
+        return float(budget.bound[worker]) if worker in self._told_here else budget.rate
 
     def ready(self, member: Member, now_s: float, draft: Draft) -> None:
         """Commands may be sent to it: its limits come before any other."""
@@ -240,7 +232,7 @@ class FleetRates:
             return
         sharing = self._sharing()
         for slot, (host, budget) in enumerate(self._budgets.items()):
-            aims = self._aims(slot, host, budget, sharing)
+            aims = budget.aims(self._own_all if host == ALL else self._own[slot], sharing)
             for worker in late:
                 told = float(budget.given[worker]) if worker in self._flying else float(aims[worker])
                 budget.unheeded(worker, told)
