@@ -68,6 +68,7 @@ class Acceptor:
         self._logged_at: dict[str, float] = {}
         self._unlogged: dict[str, int] = {}
         for sock in self.sockets:
+            sock.setblocking(False)  # else the loop stands still once nobody is left to accept
             self._resume(sock)
 
     def close(self) -> None:
