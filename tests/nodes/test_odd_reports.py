@@ -171,7 +171,7 @@ def _fails(monkeypatch, times):
         if any(held.key == A for held in copies) and len(failures) < times:
             failures.append(1)
             raise IndexError("a bug")
-        verified(self, member, copies, now_s, draft)
+        return verified(self, member, copies, now_s, draft)
 
     monkeypatch.setattr(Reconciler, "verified", fail)
     return failures
@@ -241,7 +241,7 @@ async def test_a_tick_or_an_action_that_fails_ends_nothing(tmp_path, monkeypatch
     tick, acted, failures = FleetRates.tick, Fleet._send, []
 
     def fails(self, *told):
-        if len(failures) < 2:
+        if failures.count("tick") < 2:
             failures.append("tick")
             raise IndexError("a bug")
         tick(self, *told)
@@ -261,4 +261,4 @@ async def test_a_tick_or_an_action_that_fails_ends_nothing(tmp_path, monkeypatch
             await odd.report(failed())
             await odd.report(failed())
             await odd.settle()  # the second acknowledgement stands for both
-    assert failures == ["tick", "tick", "send"]
+            await house.until(lambda: sorted(failures) == ["send", "tick", "tick"])

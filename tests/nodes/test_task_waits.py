@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given
@@ -298,6 +298,9 @@ class _Nobody:
         return replace(self._machine.totals(), alive=0)
 
 
+_NOTHING = Totals(**dict.fromkeys((field.name for field in fields(Totals)), 0))
+
+
 @pytest.mark.parametrize(
     ("workers", "alive", "has_holder", "words"),
     [
@@ -308,7 +311,7 @@ class _Nobody:
     ],
 )
 def test_the_reason_says_what_is_missing(workers, alive, has_holder, words):
-    totals = Totals(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, workers, alive, 0, False, False)
+    totals = replace(_NOTHING, repos=1, workers=workers, alive=alive)
     failure = nobody_came(90.0, totals, has_holder=has_holder)
     assert f"no worker took this within 1m30s: {words}" in failure.message
 

@@ -126,6 +126,11 @@ def run(study: Study, tell: Progress = lambda what, share: None) -> Findings:
     return whole.findings()
 
 
+def readable(totals: Totals) -> int:
+    """How many repos are complete on a worker that is alive; none lies here, so nobody has to verify them."""
+    return totals.held + totals.unverified
+
+
 class _Missing:
     """How many lacked something at most, and since when none does; None: some still do."""
 
@@ -178,8 +183,9 @@ class _Run:
         while world.time.now < FILL_MAX_S:
             world.advance(FILL_STEP_S)
             totals = world.machine.totals()
-            self._tell("filling the fleet", totals.held / study.repos)
-            if totals.held == study.repos and totals.alive == study.workers and self._settled(totals):
+            held = readable(totals)
+            self._tell("filling the fleet", held / study.repos)
+            if held == study.repos and totals.alive == study.workers and self._settled(totals):
                 return
         raise EvermirrorError(
             "the simulated fleet did not fill up", hint="Please report this, with all options"
@@ -274,7 +280,7 @@ class _Run:
         if totals.braked and self._brake_s is None:
             self._brake_s = now
         self._unowned.look(totals.repos - totals.owned, now)
-        self._unheld.look(totals.repos - totals.held, now)
+        self._unheld.look(totals.repos - readable(totals), now)
         return totals
 
     def _note_at_times(self, totals: Totals) -> None:
@@ -300,7 +306,7 @@ class _Run:
                 now,
                 totals.alive,
                 totals.owned,
-                totals.held,
+                readable(totals),
                 totals.planned,
                 totals.asked,
                 self._load(),
