@@ -51,7 +51,7 @@ bench-check: dev ## what got worse beyond noise: OLD=docs/benchmarks.json agains
 screenshots: dev needs ## the pictures of the dashboard in docs/images, from a real house
 	@$(BIN)/python -m tests.browser.screenshots
 
-soak: dev ## thousands of simulated fleets in rough weather, hours on end: SEEDS=500 in each of six climates
+soak: dev ## thousands of simulated fleets in rough weather, hours on end: SEEDS=500 in each climate
 	@$(BIN)/python tools/soak --seeds $(SEEDS) --jobs $(or $(JOBS),2) $(ARGS)
 
 lock: dev ## renew the locked versions from pyproject.toml

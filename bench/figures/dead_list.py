@@ -14,8 +14,8 @@ from random import Random
 
 from bench.measure import Bench, Context, Line, Sense
 from evermirror.core.schedule.settings import ScheduleSettings
-from evermirror.sim.first_clones import FirstMirroring, mixed_list
 from tests.support.mixed_upstreams import Dead, MixedUpstreams, Url
+from tests.support.sim.first_clones import FirstMirroring, mixed_list
 from tests.support.up_process import up
 
 DEAD = 0.3

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evermirror.sim.fleet.script import Script, ScriptError
+from tests.support.sim.fleet.script import Script, ScriptError
 
 SCRIPTS = sorted((Path(__file__).parent / "fleet").glob("*.txt"))
 

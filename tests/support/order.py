@@ -17,7 +17,7 @@ T = TypeVar("T")
 BROWSER = "tests/browser/"
 CAMPAIGNS = "tests/campaigns/"
 WAITING = (BROWSER, "tests/scenarios/")  # several at a time would only slow each other down
-SPLIT = ("tests/sim/", "tests/bench/")
+SPLIT = ("tests/sim/", "tests/support/sim/", "tests/bench/")
 
 
 def file_of(test: str) -> str:

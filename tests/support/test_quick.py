@@ -72,7 +72,7 @@ def test_no_test_is_lost_what_waits_is_between_what_computes_and_the_rest_comes_
 def test_only_files_of_long_computations_are_split():
     assert stays_together("tests/scenarios/test_readers.py")
     assert stays_together("tests/core/fleet/test_machine.py")
-    assert not stays_together("tests/sim/fleet/test_seeds.py")
+    assert not stays_together("tests/support/sim/fleet/test_seeds.py")
 
 
 def test_tests_in_a_browser_are_one_process_own_and_start_early():

@@ -46,8 +46,8 @@ from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.model.changes import RepoHolders
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.repo import Host, Mode
-from evermirror.sim.collect.shelf import Shelf
 from tests.core.collect.small import ANNA, BERT, NOW, A, B, C, change, ended, here, holder, row, spec
+from tests.support.sim.aggregation.shelf import Shelf
 
 
 class Stage:

@@ -26,8 +26,8 @@ from evermirror.core.collect.rows import Row
 from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.core.collect.verdict import judge
 from evermirror.model.changes import RepoHolders
-from evermirror.sim.collect.shelf import Shelf
 from tests.core.collect.small import ANNA, BERT, CARL, NOW, case, change, digest, ended, here, holder, row
+from tests.support.sim.aggregation.shelf import Shelf
 
 SETTINGS = CollectSettings()
 

@@ -1,0 +1,1 @@
+"""The fleet in rough weather: faults drawn from one seed, and every promise checked all along."""

@@ -1,0 +1,146 @@
+"""The promises of the fleet, checked while a simulated world runs.
+
+    world ──hooks──▶ Checkers ──▶ shadow (what was written) ──changes──▶ kept, still, within, …
+                        │ every so often: owned      at the end: settled
+                        ▼
+                    Violation: promise, detail, the last lines of the story, how to see it again
+
+    promise    says                                                                        in checks/
+    kept       nothing is deleted before another copy that counts exists                   kept
+    owned      every repo is wanted on a worker that is there, or waits visibly            owned
+    whole      the fleet knows every repo of the catalog, and no other                     owned
+    still      what is placed stays; a join moves its share, a loss what was lost          still
+    load       nobody is given more than its bound while another could take it             within
+    pace       clones asked for are bounded, and start slowly                              within
+    private    private repos are asked of trusted workers only                             within
+    grace      down only after a whole grace                                               attended
+    suspicion  suspected only after enough missed rounds                                   attended
+    brake      nobody is declared down while too many are silent                           attended
+    ids        an id is one worker's until it retires                                      attended
+    reports    each counts once, in order, and is stored before it is acknowledged         exchanged
+    sessions   commands go to the newest link, numbered without a hole                     exchanged
+    salt       a repo handed back changes its place, for good                              exchanged
+    restart    a new coordinator knows what was written                                    exchanged
+    rates      all workers together may ask no more of upstream than the fleet's rates     rated
+    settled    long after the last fault all is where it should be                         settled
+
+The world adds its own: ``commands``, ``leases``, ``messages``. Same seed, same run: the digest of the story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NoReturn
+
+from evermirror.core.fleet.decisions import Decision
+from evermirror.model.repo import RepoKey
+from evermirror.model.worker import WorkerId
+from tests.support.sim.fleet.checks.attended import Attended
+from tests.support.sim.fleet.checks.exchanged import Exchanged
+from tests.support.sim.fleet.checks.kept import Kept
+from tests.support.sim.fleet.checks.owned import Owned
+from tests.support.sim.fleet.checks.rated import Rated
+from tests.support.sim.fleet.checks.settled import Settled
+from tests.support.sim.fleet.checks.shadow import Scene, Shadow
+from tests.support.sim.fleet.checks.still import Still
+from tests.support.sim.fleet.checks.within import Within
+from tests.support.sim.fleet.story import Story, Violation, in_short
+
+if TYPE_CHECKING:
+    from evermirror.sim.fleet.world import World
+
+PAUSE_HEARTBEATS = 2.0  # a longer gap between two events is a pause of the coordinator, and not lived
+
+
+class Checkers:
+    """Given to a world, which calls it; raises Violation at the first broken promise."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._scene = scene = Scene(world, Shadow(), self._broken)
+        self._pause_s = PAUSE_HEARTBEATS * world.plan.settings.heartbeat_s
+        self._last: float | None = None  # when the coordinator last did something
+        self._exchanged = Exchanged(scene)
+        self._attended = Attended(scene)
+        self._kept = Kept(scene)
+        self._still = Still(scene)
+        self._within = Within(scene)
+        self._owned = Owned(scene)
+        self._rated = Rated(scene)
+        self._settled = Settled(scene)
+        self._each = (
+            self._exchanged,
+            self._attended,
+            self._kept,
+            self._still,
+            self._within,
+            self._owned,
+            self._rated,
+        )
+        self.done = 0  # looks at a decision, a deletion, an acknowledgement or the whole
+
+    @property
+    def moves(self) -> int:
+        return self._still.moves
+
+    def on_decision(self, decision: Decision, now: float) -> None:
+        self._live(now)
+        self.done += 1
+        change = self._scene.shadow.apply(decision)
+        for check in self._each:
+            check.changed(change)
+
+    def on_delete(self, worker: WorkerId, key: RepoKey, now: float) -> None:
+        self.done += 1
+        self._kept.deleting(worker, key)
+
+    def on_disk_lost(self, worker: WorkerId | None, keys: Collection[RepoKey], now: float) -> None:
+        self._kept.destroyed(worker, tuple(keys))
+
+    def on_report_acked(self, worker: WorkerId, generation: int, seq: int, now: float) -> None:
+        self.done += 1
+        self._exchanged.acked(worker, generation, seq)
+
+    def on_restart(self, now: float) -> None:
+        self._last = None
+        self._exchanged.restarted()
+        self._attended.restarted()
+        self._owned.restarted()
+
+    def on_step(self, now: float) -> None:
+        self._live(now)
+        self._rated.step()
+
+    def on_broken(self, promise: str, detail: str, now: float) -> NoReturn:
+        story = self._world.story
+        lines = story.last() if isinstance(story, Story) else ()
+        raise Violation(
+            promise,
+            detail,
+            now,
+            lines,
+            replay=f"World({in_short(self._world.plan)}, Checkers, Story()).run()",
+        )
+
+    def sweep(self, now: float) -> None:
+        self.done += 1
+        self._attended.sweep()
+        self._still.sweep()
+        self._owned.sweep()
+        self._kept.sweep()
+
+    def at_end(self) -> None:
+        self.done += 1
+        self._owned.sweep()
+        self._settled.at_end()
+
+    def _live(self, now: float) -> None:
+        """Time counts while a coordinator runs; a gap is a pause, of which little or nothing was lived."""
+        if self._last is not None and now > self._last:
+            gap = now - self._last
+            self._scene.lived_most_s += min(gap, self._pause_s)
+            self._scene.lived_s += gap if gap <= self._pause_s else 0.0
+        self._last = now
+
+    def _broken(self, promise: str, detail: str) -> None:
+        self.on_broken(promise, detail, self._world.time.now)
