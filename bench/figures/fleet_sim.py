@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from bench.measure import Bench, Context, Line, Sense, Stopwatch
 from evermirror.core.fleet.settings import FleetSettings
-from evermirror.sim.fleet.faults import Faults
-from evermirror.sim.fleet.plan import Plan
-from evermirror.sim.fleet.world import World
 from tests.support.sim.fleet.checkers import Checkers
+from tests.support.sim.fleet.faults import Faults
 from tests.support.sim.fleet.story import Story
+from tests.support.sim.fleet.world import Plan, World
 
 EVENTS = 1_000_000
 PLAYED_LEAST = 140_000  # of these: the pace is the same from cycle to cycle

@@ -2,51 +2,17 @@
 
 from __future__ import annotations
 
-from random import Random
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.sim.fleet.clock import VirtualTime
-from evermirror.sim.fleet.network import DOWN, UP, Habits, Network
-
-
-class End:
-    """Writes down what it gets and when."""
-
-    def __init__(self, time: VirtualTime) -> None:
-        self.time = time
-        self.got: list[tuple[int, object]] = []
-        self.times: list[float] = []
-        self.ended: list[int] = []
-
-    def arrived(self, link, message) -> None:
-        self.got.append((link.session, message))
-        self.times.append(self.time.now)
-
-    def closed(self, link) -> None:
-        self.ended.append(link.session)
-
-
-class Lab:
-    def __init__(self, seed: int = 1, **habits) -> None:
-        self.time = VirtualTime()
-        self.coordinator, self.worker = End(self.time), End(self.time)
-        self.listens = True
-        self.network = Network(
-            self.time, Random(seed), Habits(**habits), self.coordinator, lambda: self.listens
-        )
-        self.link = self.network.connect(0, self.worker)
-
-    def up(self, *messages) -> None:
-        for message in messages:
-            self.network.send(self.link, UP, message)
+from evermirror.sim.clock import VirtualTime
+from evermirror.sim.fleet.network import UP
+from tests.support.sim.fleet.lab import LinkLab
 
 
 @given(seed=st.integers(0, 1000), gaps=st.lists(st.floats(0, 0.2), max_size=30))
 def test_a_stream_keeps_its_order_however_long_each_message_takes(seed, gaps):
-    lab = Lab(seed, delay_s=0.01, jitter_s=1.0)
+    lab = LinkLab(seed, delay_s=0.01, jitter_s=1.0)
     for number, gap in enumerate(gaps):
         lab.up(number)
         lab.time.run(lab.time.now + gap)
@@ -55,7 +21,7 @@ def test_a_stream_keeps_its_order_however_long_each_message_takes(seed, gaps):
 
 
 def test_a_message_takes_its_delay():
-    lab = Lab(delay_s=0.5, jitter_s=0.0)
+    lab = LinkLab(delay_s=0.5, jitter_s=0.0)
     lab.up("a")
     lab.time.run(0.4)
     assert lab.coordinator.got == []
@@ -64,7 +30,7 @@ def test_a_message_takes_its_delay():
 
 
 def test_a_closed_link_tells_the_other_side_after_all_that_was_sent():
-    lab = Lab()
+    lab = LinkLab()
     lab.up("a", "b")
     lab.network.close(lab.link, UP)
     lab.time.run(1)
@@ -75,7 +41,7 @@ def test_a_closed_link_tells_the_other_side_after_all_that_was_sent():
 
 
 def test_who_dies_without_a_word_is_missed_later():
-    lab = Lab(notice_s=(10.0, 20.0))
+    lab = LinkLab(notice_s=(10.0, 20.0))
     lab.network.close(lab.link, UP, told=False)
     lab.time.run(9)
     assert lab.coordinator.ended == []
@@ -84,7 +50,7 @@ def test_who_dies_without_a_word_is_missed_later():
 
 
 def test_a_broken_link_is_half_open_and_swallows_what_is_sent():
-    lab = Lab(seed=3, notice_s=(5.0, 40.0), late_share=0.0)
+    lab = LinkLab(seed=3, notice_s=(5.0, 40.0), late_share=0.0)
     lab.network.break_link(lab.link)
     lab.up("lost")
     seen = []
@@ -96,73 +62,13 @@ def test_a_broken_link_is_half_open_and_swallows_what_is_sent():
 
 
 def test_the_last_messages_of_a_broken_link_come_late_and_in_order_while_a_new_link_is_there():
-    lab = Lab(late_share=1.0, late_s=(30.0, 30.0), notice_s=(60.0, 60.0))
+    lab = LinkLab(late_share=1.0, late_s=(30.0, 30.0), notice_s=(60.0, 60.0))
     lab.up("a", "b")
     lab.network.break_link(lab.link)
     new = lab.network.connect(0, lab.worker)
     lab.network.send(new, UP, "hello")
     lab.time.run(40)
     assert lab.coordinator.got == [(2, "hello"), (1, "a"), (1, "b")]
-
-
-def test_a_cut_that_heals_before_anyone_notices_only_delays():
-    lab = Lab(notice_s=(30.0, 40.0))
-    lab.network.cut(0)
-    lab.up("a", "b")
-    lab.time.run(20)
-    assert lab.coordinator.got == []
-    lab.network.heal(0)
-    lab.up("c")
-    lab.time.run(100)
-    assert lab.coordinator.got == [(1, "a"), (1, "b"), (1, "c")]
-    assert lab.worker.ended == lab.coordinator.ended == []
-
-
-def test_a_long_cut_ends_the_link_on_both_sides_and_nothing_connects_meanwhile():
-    lab = Lab(notice_s=(5.0, 10.0))
-    lab.network.cut(0)
-    lab.up("lost")
-    lab.time.run(11)
-    assert lab.worker.ended == lab.coordinator.ended == [1]
-    assert lab.network.connect(0, lab.worker) is None
-    assert not lab.network.reachable(0)
-    lab.network.heal(0)
-    assert lab.network.connect(0, lab.worker) is not None
-    lab.time.run(100)
-    assert lab.coordinator.got == []
-
-
-def test_a_way_can_be_cut_in_one_direction():
-    lab = Lab(notice_s=(50.0, 60.0))
-    lab.network.cut(0, down=False)
-    lab.up("lost")
-    lab.network.send(lab.link, DOWN, "command")
-    lab.time.run(10)
-    assert lab.coordinator.got == []
-    assert lab.worker.got == [(1, "command")]
-
-
-@pytest.mark.parametrize("told", [True, False])
-def test_a_dead_coordinator_loses_every_link(told):
-    lab = Lab(notice_s=(5.0, 10.0))
-    lab.up("on its way")
-    lab.network.coordinator_died(told=told)
-    lab.listens = False
-    assert lab.network.connect(1, lab.worker) is None
-    lab.time.run(0.5)
-    assert lab.worker.ended == ([1] if told else [])
-    lab.time.run(20)
-    assert lab.worker.ended == [1]
-    assert lab.coordinator.got == []
-    assert lab.network.links == {}
-
-
-def test_a_message_lost_is_the_end_of_its_link():
-    lab = Lab(breaks_per_message=1.0, late_share=0.0)
-    lab.up("lost")
-    lab.time.run(100)
-    assert lab.coordinator.got == []
-    assert lab.worker.ended == lab.coordinator.ended == [1]
 
 
 @given(times=st.lists(st.integers(0, 5), max_size=30))

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evermirror.errors import UsageError
-from evermirror.sim.fleet import told
-from evermirror.sim.fleet.findings import Findings
-from evermirror.sim.fleet.question import Change, Study, is_trusted
+from evermirror.sim.fleet import report
+from evermirror.sim.fleet.question import Change, Findings, Study, is_trusted
 from evermirror.sim.fleet.study import run
 
 THIRD = Study(workers=12, repos=600, change=Change.LOSE, count=4, mean_mb=20.0)
@@ -78,7 +77,7 @@ def test_losing_two_thirds_brakes_and_moves_nothing():
     assert found.brake_at_end
     assert (found.moved, found.cloned, found.deleted, found.down_after_s) == (0, 0, 0, None)
     assert (found.owned_after_s, found.held_after_s, found.settled_after_s) == (None, None, None)
-    assert any("brake engaged" in line for line in told.warnings(study, found))
+    assert any("brake engaged" in line for line in report.warnings(study, found))
 
 
 def test_a_braked_fleet_that_comes_back_is_as_before():
@@ -123,7 +122,7 @@ def test_repos_that_nobody_left_may_take_are_told():
     study = Study(workers=6, repos=60, change=Change.LOSE, count=3, replicas=4, mean_mb=5.0)
     found = run(study)
     assert found.waiting_for_room == 60
-    assert any("60 repos lack a copy" in line for line in told.warnings(study, found))
+    assert any("60 repos lack a copy" in line for line in report.warnings(study, found))
 
 
 def test_a_study_ends_when_its_time_is_over():
@@ -131,7 +130,7 @@ def test_a_study_ends_when_its_time_is_over():
     found = run(study)
     assert found.studied_s == pytest.approx(700)
     assert (found.held_after_s, found.settled_after_s) == (None, None)
-    assert any("had not settled" in line for line in told.warnings(study, found))
+    assert any("had not settled" in line for line in report.warnings(study, found))
 
 
 def test_progress_is_told_from_nothing_to_all():

@@ -17,8 +17,7 @@ from evermirror.faces.cli.output import print_json, print_table, say, span
 from evermirror.faces.cli.progress import progress
 
 if TYPE_CHECKING:
-    from evermirror.sim.fleet.findings import Findings
-    from evermirror.sim.fleet.question import Change, Study
+    from evermirror.sim.fleet.question import Change, Findings, Study
 
 PART_FORM = "a share such as 1/3, 30% or 0.3, or a whole number of workers"
 _PART = re.compile(
@@ -106,8 +105,7 @@ def fleet(
 
 
 def _study(study: Study, svg: Path | None, *, as_json: bool) -> None:
-    from evermirror.sim.fleet import told
-    from evermirror.sim.fleet.plot import draw
+    from evermirror.sim.fleet import report
     from evermirror.sim.fleet.study import run
 
     began = time.monotonic()
@@ -115,15 +113,15 @@ def _study(study: Study, svg: Path | None, *, as_json: bool) -> None:
         found = run(study, tell)
     took_s = time.monotonic() - began
     if svg is not None:
-        svg.write_text(draw(told.picture(study, found)), "utf-8")
+        svg.write_text(report.draw(report.picture(study, found)), "utf-8")
     if as_json:
         print_json(_as_json(study, found, took_s))
         return
-    say(told.title(study))
-    say(told.asked(study))
-    for line in told.warnings(study, found):
+    say(report.title(study))
+    say(report.asked(study))
+    for line in report.warnings(study, found):
         say(line)
-    print_table(["figure", "value"], told.figures(study, found))
+    print_table(["figure", "value"], report.figures(study, found))
     say(
         f"{span(found.studied_s)} were simulated in {span(took_s)}; the fleet handled {found.events:,} events"
     )

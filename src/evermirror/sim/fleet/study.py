@@ -19,14 +19,8 @@ from evermirror.core.fleet.views import Totals
 from evermirror.errors import EvermirrorError
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerId
-from evermirror.sim.fleet.findings import Findings, Point
-from evermirror.sim.fleet.hooks import NoChecks
-from evermirror.sim.fleet.plan import HOUR, Plan
-from evermirror.sim.fleet.question import Change, Study, is_trusted
-from evermirror.sim.fleet.traffic import SharedClones, Traffic
-from evermirror.sim.fleet.world import World
-
-NEVER_S = 1e12  # for the world's own samples and sweeps, which a study does without
+from evermirror.sim.fleet.question import HOUR, Change, Findings, Point, Study, is_trusted
+from evermirror.sim.fleet.world import FleetWorld
 
 FILL_STEP_S = 5.0
 FILL_MAX_S = 12 * HOUR  # bytes take no time then; a fleet that is not full by now never is
@@ -42,31 +36,17 @@ TO_COME = (CopyState.PLANNED, CopyState.ASKED, CopyState.DEFERRED)
 Progress = Callable[[str, float], None]  # what is going on, and how much of it is done (of 1)
 
 
-class StudyWorld(World):
-    """Workers share their links, and are trusted by turns, not by chance: small fleets get their share."""
+class StudyWorld(FleetWorld):
+    """Workers are trusted by turns, not by chance: small fleets get their share.
+
+    Once ``watching``, notes which copies go where they were not: those that came, and those to come."""
 
     def __init__(self, study: Study) -> None:
-        self._watch = Watch()
-        super().__init__(
-            Plan(
-                seed=study.seed,
-                workers=study.workers,
-                repos=study.repos,
-                private=study.private,
-                slots=study.slots,
-                duration_s=NEVER_S,
-                sweep_s=NEVER_S,
-                sample_s=NEVER_S,
-                settings=study.settings,
-            ),
-            checkers=lambda _: self._watch,
-        )
-        self.study = study
-        self.traffic = Traffic(self.time, study.mean_mb)
-
-    @property
-    def watch(self) -> Watch:
-        return self._watch
+        super().__init__(study.seed, study.settings, slots=study.slots, mean_mb=study.mean_mb)
+        self.watching = False
+        self._trusted = study.trusted
+        self._came: set[tuple[RepoKey, WorkerId]] = set()
+        self._to_come: set[tuple[RepoKey, WorkerId]] = set()
 
     @property
     def machine(self) -> FleetMachine:
@@ -75,30 +55,15 @@ class StudyWorld(World):
             raise EvermirrorError("the simulated coordinator is not running")
         return machine
 
-    def join(self, count: int = 1, *, facts: WorkerFacts | None = None, within_s: float = 0.0) -> list[int]:
-        made = []
-        for index in range(len(self.workers), len(self.workers) + count):
-            own = facts or WorkerFacts("", trusted=is_trusted(index, self.study.trusted))
-            made += super().join(1, facts=own, within_s=within_s)
-            worker = self.workers[index]
-            worker.clones = SharedClones(worker, self.study.slots, self.traffic)
-        return made
-
-
-class Watch(NoChecks):
-    """Notes, once it is told to, which copies go where they were not: those that came, and those to come."""
-
-    def __init__(self) -> None:
-        self.on = False
-        self._came: set[tuple[RepoKey, WorkerId]] = set()
-        self._to_come: set[tuple[RepoKey, WorkerId]] = set()
-
     @property
     def moved(self) -> int:
         return len(self._came | self._to_come)
 
-    def on_decision(self, decision: Decision, now: float) -> None:
-        if not self.on:
+    def make_facts(self, index: int) -> WorkerFacts:
+        return WorkerFacts(f"w{index:03}", trusted=is_trusted(index, self._trusted))
+
+    def decided(self, decision: Decision) -> None:
+        if not self.watching:
             return
         for write in decision.writes:
             match write:
@@ -173,13 +138,13 @@ class _Run:
         self._show_before()
         self._done_before = (world.clones, world.relayed, world.deleted)
         self._copies = sum(view.wanted for view in world.machine.workers())
-        world.watch.on = True
+        world.watching = True
         self._ideal = self._change()
         self._follow()
 
     def _fill(self) -> None:
         world, study = self._world, self._study
-        world.begin()
+        world.begin(study.workers, study.repos, study.private)
         while world.time.now < FILL_MAX_S:
             world.advance(FILL_STEP_S)
             totals = world.machine.totals()
@@ -210,7 +175,7 @@ class _Run:
         ids = [id for index in chosen if (id := world.workers[index].id) is not None]
         for index, id in zip(chosen, ids, strict=True):
             if study.change is Change.DRAIN:
-                world.ask(DrainAsked(id))
+                world.coordinator.handle(DrainAsked(id))
             elif study.back_after_s is None:
                 world.kill(index)
             else:
@@ -334,7 +299,7 @@ class _Run:
         return Findings(
             copies=self._copies,
             ideal=self._ideal,
-            moved=world.watch.moved,
+            moved=world.moved,
             cloned=world.clones - clones,
             relayed=world.relayed - relayed,
             deleted=world.deleted - deleted,

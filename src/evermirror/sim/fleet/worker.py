@@ -6,10 +6,7 @@ Rules
   Does not last: its process (``boot``), commands taken in and not done, clones under way.
 - Commands are done in order, a moment after they were taken in. A fresh session forgets those not yet done,
   and its roles: it is told anew.
-- A complete copy leaves the disk by ``Release(delete=True)`` or by an injected fault, in no other way.
-- A clone takes time by size; from ``source`` through the relay where that one is up and has it, else from
-  upstream.
-- Where the disk is full, what waits is handed back, and ``accepting`` is False until there is room.
+- A complete copy leaves the disk by ``Release(delete=True)``, or with the whole disk.
 
    down ── start ──▶ alone ── hello ──▶ greeting ── welcome ──▶ in session
     ▲                  ▲                    │ no answer             │ link lost
@@ -19,9 +16,10 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
-from enum import Enum
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from xxhash import xxh3_64_intdigest
 
 from evermirror.core.fleet.decisions import (
     AckReports,
@@ -29,7 +27,6 @@ from evermirror.core.fleet.decisions import (
     Assignment,
     Command,
     CompareRanges,
-    GrantLease,
     Nudge,
     Refuse,
     Release,
@@ -37,25 +34,15 @@ from evermirror.core.fleet.decisions import (
     SetLimits,
     Welcome,
 )
-from evermirror.core.fleet.events import (
-    ClonesDeferred,
-    CopiesDropped,
-    CopiesVerified,
-    DeletionsDeclined,
-    HeldCopy,
-    ReposHandedBack,
-)
+from evermirror.core.fleet.events import CopiesDropped, CopiesVerified, HeldCopy
 from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerFacts, WorkerId
-from evermirror.sim.fleet.catalog import digest
-from evermirror.sim.fleet.clones import Clones, Job
-from evermirror.sim.fleet.messages import Beat, Hello, Report, Told, Took
+from evermirror.sim.fleet.messages import CHUNK, Beat, Hello, Report, ReportLog, Told, Took, compared
 from evermirror.sim.fleet.network import UP, Link
-from evermirror.sim.fleet.reports import CHUNK, ReportLog, compared
 
 if TYPE_CHECKING:
-    from evermirror.sim.fleet.world import World
+    from evermirror.sim.fleet.world import FleetWorld
 
 THINK_S = 0.5  # mean time from a command to its doing
 GATHER_S = 0.5  # reports within it go together
@@ -64,44 +51,34 @@ BACKOFF_MAX_S = 30.0
 REFUSED_S = 600.0  # after a refusal
 
 
-class Lie(Enum):
-    """What an untrusted worker may be up to."""
-
-    CLAIMS = "claims"  # says at once that it has what it was asked for, and clones nothing
-    IGNORES = "ignores"  # sends heartbeats, and does nothing of what it is asked for
-    GARBLES = "garbles"  # has it, and reports another digest
-    INVENTS = "invents"  # tells of copies it never had nor was asked for
+def digest(key: str, version: int) -> int:
+    """Of a repo's refs at a version; never 0, which means not known."""
+    return xxh3_64_intdigest(f"{key}#{version}".encode()) or 1
 
 
 class SimWorker:
     """One end of a link, and all that is behind it."""
 
-    def __init__(self, world: World, index: int, facts: WorkerFacts, *, slots: int, room: int | None) -> None:
+    def __init__(self, world: FleetWorld, index: int, facts: WorkerFacts) -> None:
         self.world = world
         self.index = index
         self.facts = facts
-        self.room = room  # copies that its disk takes, which nobody knows
         # lasts
         self.id: WorkerId | None = None
         self.disk: dict[RepoKey, int] = {}  # complete copies and their versions
-        self.claimed: dict[RepoKey, int] = {}  # what a liar says it has
         self.primaries: set[RepoKey] = set()  # what it was told to be first for
         self.log = ReportLog(world.number(), self._send_report)
         self.epoch = 0
         self.seen = 0
         self.limits: ApplySettings | None = None
-        self.full = False
-        self.lies: Lie | None = None
-        self.slowness = 1.0
         self.dead = False  # for ever
         # does not last
         self.up = False
         self.boot = 0
         self.link: Link | None = None
         self.welcomed = False
-        self.clones = Clones(self, slots)
+        self.clones = world.make_clones(self)
         self._commands: deque[Command] = deque()
-        self._stale: set[RepoKey] = set()  # upstream moved while it was down
         self._tries = 0
         self._to_tell = False  # all that it holds, after its older reports
         self._took = False  # an acknowledgement of commands is about to go
@@ -111,18 +88,9 @@ class SimWorker:
         return self.facts.name
 
     @property
-    def jobs(self) -> dict[RepoKey, Job]:
-        """Clones asked for and not done."""
-        return self.clones.jobs
-
-    @property
-    def connected(self) -> bool:
-        """As it sees it."""
-        return self.link is not None and self.welcomed
-
-    @property
     def accepting(self) -> bool:
-        return not self.full and (self.room is None or len(self.disk) + self.clones.running < self.room)
+        """There is room on its disk."""
+        return True
 
     # Up and down
 
@@ -133,8 +101,6 @@ class SimWorker:
         self.boot = self.world.number()
         self._tries = 0
         self._connect_later(self.boot, 1.0)
-        if self._stale:
-            self.world.time.after(self.world.rng.uniform(5, 60), self._catch_up, self.boot)
 
     def crash(self, *, told: bool) -> None:
         """``told``: its machine lives and closes the link."""
@@ -145,19 +111,15 @@ class SimWorker:
         self.log.crashed()
         self._unplug(told=told)
 
-    def lose_file(self) -> None:
-        """The local file is gone (while down): other numbers, and it knows of no command."""
-        self.log = ReportLog(self.world.number(), self._send_report)
-        self.epoch = self.seen = 0
-        self.limits = None
-        self.primaries.clear()
-
-    def lose(self, keys: Collection[RepoKey]) -> None:
-        """A fault of the disk."""
+    def lose(self, keys: Iterable[RepoKey]) -> None:
+        """These are gone from its disk."""
         for key in keys:
-            del self.disk[key]
             self.primaries.discard(key)
-            self.world.unheld(key, self.index)
+            self._remove(key)
+
+    def _remove(self, key: RepoKey) -> None:
+        del self.disk[key]
+        self.world.lost(self, key)
 
     # The link
 
@@ -217,8 +179,6 @@ class SimWorker:
             case Refuse():
                 self._unplug(told=True)
                 self.world.time.after(REFUSED_S, self._connect, self.boot)
-            case GrantLease():
-                self.world.leases.granted(self.index, message)
             case _:
                 self.world.broken("commands", f"{self.name} got {message!r}")
 
@@ -240,7 +200,7 @@ class SimWorker:
         if link is self.link:
             progress = round(self.world.time.now * 1000) if self.clones.running else 0
             self.world.network.send(link, UP, Beat(self.accepting, progress))
-            gap = self.world.plan.settings.heartbeat_s * (0.9 + 0.2 * self.world.rng.random())
+            gap = self.world.settings.heartbeat_s * (0.9 + 0.2 * self.world.rng.random())
             self.world.time.after(gap, self._beat, link)
 
     # Reports
@@ -261,10 +221,7 @@ class SimWorker:
         self._report(CopiesVerified, self._copy(key, version))
 
     def _copy(self, key: RepoKey, version: int) -> HeldCopy:
-        seal = digest(key, version)
-        if self.lies is Lie.GARBLES:
-            seal ^= 0xBAD
-        return HeldCopy(key, seal, self.world.utc_s)
+        return HeldCopy(key, digest(key, version), self.world.utc_s)
 
     def _tell_all(self, link: Link) -> None:
         """A fresh session begins: after its older reports, what is on its disk now."""
@@ -276,8 +233,7 @@ class SimWorker:
             self.world.network.send(link, UP, told)
 
     def _told(self) -> Iterable[HeldCopy]:
-        yield from (self._copy(key, version) for key, version in self.disk.items())
-        yield from (self._copy(key, version) for key, version in self.claimed.items() if key not in self.disk)
+        return (self._copy(key, version) for key, version in self.disk.items())
 
     # Commands
 
@@ -292,11 +248,14 @@ class SimWorker:
         else:
             self._commands.append(message.command)
         if len(self._commands) == 1 and not isinstance(message.command, SetLimits):
-            wait = self.world.rng.uniform(0.0, 2.0 * THINK_S) * self.slowness
-            self.world.time.after(wait, self._work, self.boot)
+            self.world.time.after(self._think_s(), self._work, self.boot)
         if not self._took:
             self._took = True
             self.world.time.after(0.1, self._tell_taken, self.link)
+
+    def _think_s(self) -> float:
+        """From a command to its doing."""
+        return self.world.rng.uniform(0.0, 2.0 * THINK_S)
 
     def _tell_taken(self, link: Link) -> None:
         if link is self.link:
@@ -322,7 +281,7 @@ class SimWorker:
                         self._released(key, delete, covered)
                 case Nudge(keys):
                     for key in keys:
-                        self.sync(key, nudged=True)
+                        self._nudged(key)
                 case CompareRanges():
                     self._compare(command)
         self.clones.fill_slots()
@@ -335,86 +294,41 @@ class SimWorker:
             self.primaries.discard(key)
         if key in self.disk:
             self._verified(key, self.disk[key])
-        elif self.lies is Lie.IGNORES:
-            return
-        elif self.lies is Lie.CLAIMS:
-            self.claimed[key] = self.world.catalog.version(key)
-            self._verified(key, self.claimed[key])
         else:
-            self.clones.ask(item)
+            self._clone(item)
+
+    def _clone(self, item: Assignment) -> None:
+        self.clones.ask(item)
 
     def _released(self, key: RepoKey, delete: bool, covered: int) -> None:
-        version = self.disk.get(key)
-        if version is not None and covered and self._copy(key, version).digest != covered:
-            self._report(DeletionsDeclined, self._copy(key, version))
-            return
+        """``covered``: the digest that is safe elsewhere."""
         self.primaries.discard(key)
         self.clones.stop(key)
-        if version is not None and delete:
+        if delete and key in self.disk:
             self.world.deleting(self, key)
-            del self.disk[key]
-            self.world.unheld(key, self.index)
-            version = None
-        if version is None and not delete:
-            version = self.claimed.get(key)
-        if version is None:
-            self.claimed.pop(key, None)
-            self._report(CopiesDropped, key)
+            self._remove(key)
+        if key in self.disk:
+            self._verified(key, self.disk[key])
         else:
-            self._verified(key, version)
+            self._report(CopiesDropped, key)
+
+    def _nudged(self, key: RepoKey) -> None:
+        """It polls upstream now, and answers even if nothing moved."""
+        if key in self.disk:
+            self._verified(key, self.disk[key])
 
     def _compare(self, command: CompareRanges) -> None:
         self.log.write()
         if self.link is not None and self.welcomed:
             self.world.network.send(self.link, UP, compared(list(self._told()), command.digests))
 
-    # Clones and syncs
+    # Clones
 
     def serves(self, key: RepoKey) -> bool:
-        return self.up and key in self.disk and self.world.network.reachable(self.index)
+        """Through the relay, to others."""
+        return self.up and key in self.disk
 
     def cloned(self, key: RepoKey, *, relayed: bool) -> None:
-        if self.full:  # filled up by something else while it ran
-            self.hand_back(key)
-            return
-        version = self.world.catalog.version(key)
-        self.disk[key] = version
-        self.world.cloned(self, key, relayed)
+        version = self.disk[key] = self.world.version(key)
+        self.world.cloned(self, key, relayed=relayed)
         self._verified(key, version)
-
-    def deferred(self, key: RepoKey) -> None:
-        """A first clone failed; it is tried again by itself."""
-        self._report(ClonesDeferred, key)
-
-    def hand_back(self, key: RepoKey) -> None:
-        self.primaries.discard(key)
-        self._report(ReposHandedBack, key)
-
-    def sync(self, key: RepoKey, *, nudged: bool = False) -> None:
-        """It polls upstream: what moved is fetched and reported; a nudge is always answered."""
-        version = self.disk.get(key)
-        if version is None:
-            return
-        if not self.up:
-            self._stale.add(key)
-            return
-        now = self.world.catalog.version(key)
-        if now != version and self.full:
-            self._stale.add(key)
-        elif now != version:
-            self.disk[key] = now
-            self._verified(key, now)
-        elif nudged:
-            self._verified(key, version)
-
-    def make_room(self) -> None:
-        """The disk takes writes again."""
-        self.full = False
-        if self.up:
-            self._catch_up(self.boot)
-
-    def _catch_up(self, boot: int) -> None:
-        if boot == self.boot and self.up:
-            stale, self._stale = self._stale, set()
-            for key in sorted(stale):
-                self.sync(key)

@@ -25,7 +25,7 @@ from evermirror.core.pull.views import PullView
 from evermirror.model.pull import Project, Strategy
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import Trigger
-from evermirror.sim.fleet.clock import VirtualTime
+from evermirror.sim.clock import VirtualTime
 from evermirror.sim.pull.store import OpenRow
 from evermirror.sim.pull.truth import Broken, Truth
 from evermirror.sim.pull.worker import Report

@@ -13,7 +13,7 @@ from evermirror.model.push import Pushed, PushTo, TargetId
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskId, TaskStatus
-from evermirror.sim.fleet.clock import VirtualTime
+from evermirror.sim.clock import VirtualTime
 from evermirror.sim.pull.source import FETCH_CORES, FETCH_S, LOOK_CORES, LOOK_S, Source
 
 PUSH_S = 2.0

@@ -19,7 +19,7 @@ from evermirror.model.pull import INTERVALS_S, Project, PullConfig, Strategy, Ta
 from evermirror.model.push import TargetId
 from evermirror.model.repo import Host, Priority, RepoKey
 from evermirror.model.task import TaskStatus, Trigger
-from evermirror.sim.fleet.clock import VirtualTime
+from evermirror.sim.clock import VirtualTime
 from evermirror.sim.pull.checkers import Checkers
 from evermirror.sim.pull.checks.punctual import TICK_S
 from evermirror.sim.pull.coordinator import Coordinator, Machine, Watcher

@@ -39,7 +39,7 @@ from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.model.refs import RefsDigest
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
-from evermirror.sim.fleet.clock import VirtualTime
+from evermirror.sim.clock import VirtualTime
 from tests.support.sim.aggregation.checks import Checks
 from tests.support.sim.aggregation.coordinator import Coordinator
 from tests.support.sim.aggregation.shelf import Shelf

@@ -11,7 +11,7 @@ from random import Random
 from evermirror.core.collect.settings import CollectMode, CollectSettings
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import Host, Priority, RepoKey, RepoSpec
-from evermirror.sim.fleet.clock import VirtualTime
+from evermirror.sim.clock import VirtualTime
 from tests.support.sim.aggregation.aggregator import MIRROR_BYTES, Aggregator
 from tests.support.sim.aggregation.checks import Broken
 from tests.support.sim.aggregation.coordinator import Coordinator

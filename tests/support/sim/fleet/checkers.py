@@ -44,15 +44,15 @@ from tests.support.sim.fleet.checks.settled import Settled
 from tests.support.sim.fleet.checks.shadow import Scene, Shadow
 from tests.support.sim.fleet.checks.still import Still
 from tests.support.sim.fleet.checks.within import Within
-from tests.support.sim.fleet.story import Story, Violation, in_short
+from tests.support.sim.fleet.story import Checks, Story, Violation, in_short
 
 if TYPE_CHECKING:
-    from evermirror.sim.fleet.world import World
+    from tests.support.sim.fleet.world import World
 
 PAUSE_HEARTBEATS = 2.0  # a longer gap between two events is a pause of the coordinator, and not lived
 
 
-class Checkers:
+class Checkers(Checks):
     """Given to a world, which calls it; raises Violation at the first broken promise."""
 
     def __init__(self, world: World) -> None:

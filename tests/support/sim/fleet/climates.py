@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evermirror.core.fleet.settings import FleetSettings
-from evermirror.sim.fleet.faults import rough
-from evermirror.sim.fleet.network import Habits
-from evermirror.sim.fleet.plan import HOUR, Plan
-from evermirror.sim.fleet.world import World
 from tests.support.sim.fleet.checkers import Checkers
+from tests.support.sim.fleet.faults import rough
+from tests.support.sim.fleet.network import Habits
 from tests.support.sim.fleet.story import Story, Violation
+from tests.support.sim.fleet.world import HOUR, Plan, World
 
 _SMALL = Plan(
     workers=8,

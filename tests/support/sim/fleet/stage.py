@@ -43,7 +43,7 @@ from evermirror.core.fleet.machine import FleetMachine
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerFacts, WorkerId
-from evermirror.sim.fleet.store import SimStore
+from tests.support.sim.fleet.store import SimStore
 
 UTC_START_S = 1_700_000_000.0  # any time will do; a round number is easy to see in a failure
 

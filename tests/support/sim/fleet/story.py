@@ -1,4 +1,7 @@
-"""What happened, in lines for people: the last ones are kept, and all of them make one digest.
+"""Who looks on at a world: the teller of the story, and the checks of the promises.
+
+They only look: they change nothing of the world and draw nothing from its chance, so that a run with them and
+one without are the same run. The story is lines for people: the last ones are kept, and all make one digest.
 
     t=1834.200 worker 7 (w007) crashed
     t=1840.000 the coordinator was killed, after-commit
@@ -10,18 +13,61 @@ Two runs that tell the same digest told the same lines in the same order. A brok
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import MISSING, Field, fields, is_dataclass
 from hashlib import blake2b
 from typing import Any
 
+from evermirror.core.fleet.decisions import Decision
 from evermirror.errors import EvermirrorError
+from evermirror.model.repo import RepoKey
+from evermirror.model.worker import WorkerId
 
 LINES_KEPT = 300  # enough to read what led to a broken promise in a busy fleet, and nothing for memory
 LINES_SHOWN = 60  # at the end of a broken run: what fits a screen
 _DIGEST_BYTES = 16  # two different runs have the same digest by chance once in 2^64 pairs
 
 
-class Story:
+class Teller:
+    """Tells nothing; ``now`` is virtual seconds since the start."""
+
+    def tell(self, now: float, text: str) -> None:
+        return
+
+
+class Checks:
+    """Looks on and says nothing, except where the world itself breaks. ``now`` is as the teller's."""
+
+    def on_decision(self, decision: Decision, now: float) -> None:
+        """Its writes are committed; none of its actions has started."""
+
+    def on_delete(self, worker: WorkerId, key: RepoKey, now: float) -> None:
+        """The worker is about to delete a complete copy on a command; it is still on its disk."""
+
+    def on_disk_lost(self, worker: WorkerId | None, keys: Collection[RepoKey], now: float) -> None:
+        """A fault took complete copies off a worker's disk, or, with None, off the aggregator's."""
+
+    def on_report_acked(self, worker: WorkerId, generation: int, seq: int, now: float) -> None:
+        """The coordinator is about to tell the worker that it may forget reports up to ``seq``."""
+
+    def on_restart(self, now: float) -> None:
+        """A new coordinator process was built from the store; it has handled nothing yet."""
+
+    def on_step(self, now: float) -> None:
+        """One event was handled to its end."""
+
+    def on_broken(self, promise: str, detail: str, now: float) -> None:
+        """The world itself saw something that must never be: raise."""
+        raise AssertionError(f"t={now:.3f} {promise}: {detail}")
+
+    def sweep(self, now: float) -> None:
+        """Every so often: look at everything."""
+
+    def at_end(self) -> None:
+        """Faults healed long ago: everything must be as it should."""
+
+
+class Story(Teller):
     """Bounded however long the run is; ``digest`` still covers every line."""
 
     __slots__ = ("_digest", "_lines", "told")

@@ -26,12 +26,10 @@ from evermirror.core.fleet.events import CatalogRepo
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerId, WorkerRecord
-from evermirror.sim.fleet.catalog import digest
-from evermirror.sim.fleet.hooks import Checks
-from evermirror.sim.fleet.plan import HOUR, Plan
-from evermirror.sim.fleet.world import World
+from evermirror.sim.fleet.worker import digest
 from tests.support.sim.fleet.checkers import Checkers
 from tests.support.sim.fleet.story import Story, Violation, in_short
+from tests.support.sim.fleet.world import HOUR, Plan, World
 
 ONE, TWO = RepoKey("h.example/one"), RepoKey("h.example/two")
 A, B, C, D = (WorkerId(n) for n in range(4))
@@ -180,8 +178,7 @@ def fake():
 
 
 def test_checkers_are_what_the_world_calls():
-    checks: Checks = World(Plan(), Checkers).checks
-    assert isinstance(checks, Checkers)
+    assert isinstance(World(Plan(), Checkers).checks, Checkers)
 
 
 # kept

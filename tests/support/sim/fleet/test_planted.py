@@ -33,13 +33,12 @@ from evermirror.core.fleet.sessions import Sessions
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.core.fleet.shares import Budget
 from evermirror.model.worker import Liveness, WorkerId
-from evermirror.sim.fleet.faults import Faults
-from evermirror.sim.fleet.plan import HOUR, Plan
-from evermirror.sim.fleet.store import SimStore
-from evermirror.sim.fleet.world import World
 from tests.support.sim.fleet.checkers import Checkers
+from tests.support.sim.fleet.faults import Faults
 from tests.support.sim.fleet.script import Script, ScriptError
+from tests.support.sim.fleet.store import SimStore
 from tests.support.sim.fleet.story import Story, Violation
+from tests.support.sim.fleet.world import HOUR, Plan, World
 
 SCRIPTS = Path(__file__).parents[3] / "scenarios" / "fleet"
 SEEDS = 8  # tried in turn until the fault shows

@@ -12,19 +12,18 @@ from evermirror.core.fleet.events import DrainAsked, RetireAsked
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.core.fleet.table import CopyState
 from evermirror.model.worker import WorkerFacts
-from evermirror.sim.fleet.coordinator import CrashPoint
-from evermirror.sim.fleet.faults import Faults, rough
-from evermirror.sim.fleet.hooks import NoChecks
-from evermirror.sim.fleet.network import Habits
-from evermirror.sim.fleet.plan import Plan
-from evermirror.sim.fleet.world import World
+from tests.support.sim.fleet.coordinator import CrashPoint
+from tests.support.sim.fleet.faults import Faults, rough
+from tests.support.sim.fleet.network import Habits
+from tests.support.sim.fleet.story import Checks, Teller
+from tests.support.sim.fleet.world import Plan, World
 
 MINUTE, HOUR = 60.0, 3600.0
 QUICK = FleetSettings(warm_up_s=60.0, grace_s=120.0)
 SMALL = Plan(workers=5, repos=50, duration_s=HOUR, calm_s=0.0, trusted=1.0, settings=QUICK)
 
 
-class Lines:
+class Lines(Teller):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -32,7 +31,7 @@ class Lines:
         self.lines.append(f"{now:.3f} {text}")
 
 
-class Watch(NoChecks):
+class Watch(Checks):
     """Counts what the hooks tell, and looks at the truth at each deletion."""
 
     def __init__(self, world: World) -> None:

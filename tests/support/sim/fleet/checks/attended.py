@@ -13,8 +13,8 @@ from collections import Counter
 
 from evermirror.core.fleet.decisions import Alert, AlertKind, Welcome
 from evermirror.model.worker import Duty, Liveness, WorkerId
-from evermirror.sim.fleet.worker import SimWorker
 from tests.support.sim.fleet.checks.shadow import Change, Scene, WorkerStep
+from tests.support.sim.fleet.worker import RoughWorker
 
 GRACE, BRAKE, SUSPICION, IDS = "grace", "brake", "suspicion", "ids"
 EARLY_S = 2.0  # ticks come every second, and timers are as precise
@@ -46,7 +46,7 @@ class Attended:
             if worker.id is not None and (link := self._sound_link(worker)) is not None:
                 self._sound[1][worker.id] = link
 
-    def _sound_link(self, worker: SimWorker) -> tuple[int, int] | None:
+    def _sound_link(self, worker: RoughWorker) -> tuple[int, int] | None:
         """What stays the same for as long as nothing happens to its link."""
         link = worker.link
         if (

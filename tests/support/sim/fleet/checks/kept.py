@@ -23,9 +23,9 @@ from evermirror.core.fleet.copies import CopyState
 from evermirror.core.fleet.decisions import Release, Send, Welcome
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import Duty, WorkerId
-from evermirror.sim.fleet.catalog import digest
-from evermirror.sim.fleet.worker import SimWorker
+from evermirror.sim.fleet.worker import digest
 from tests.support.sim.fleet.checks.shadow import Change, Scene
+from tests.support.sim.fleet.worker import RoughWorker
 
 KEPT, VERIFIED = "kept", "verified"
 _NO_MATTER = 0  # as a version: nothing there is needed
@@ -159,6 +159,6 @@ class Kept:
         at_witness = self._scene.world.witness.disk.get(key, 0)
         return at_witness >= needed or bool(self._destroyed.get(key))
 
-    def _holders(self, key: RepoKey) -> list[SimWorker]:
+    def _holders(self, key: RepoKey) -> list[RoughWorker]:
         world = self._scene.world
         return [world.workers[index] for index in sorted(world.holders(key))]

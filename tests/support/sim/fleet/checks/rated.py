@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 
 from evermirror.model.worker import Duty, Liveness, WorkerId
-from evermirror.sim.fleet.worker import SimWorker
 from tests.support.sim.fleet.checks.shadow import Change, Scene
+from tests.support.sim.fleet.worker import RoughWorker
 
 RATES = "rates"
 LEAST = 1e-5  # of the rate
@@ -55,7 +55,7 @@ class Rated:
         if self._whole_rate is not None and whole > self._whole_rate * slack:
             self._scene.broken(RATES, f"all may ask {whole:.6f}/s together, the rate is {self._whole_rate}")
 
-    def _counts(self, worker: SimWorker) -> bool:
+    def _counts(self, worker: RoughWorker) -> bool:
         if worker.id is None or not worker.up:
             return False
         record = self._scene.shadow.records.get(worker.id)
@@ -68,7 +68,7 @@ class Rated:
         fell_at = self._fell_at.get(worker.id)
         return fell_at is None or (worker.limits is not None and worker.limits.told_at > fell_at)
 
-    def _of_hosts(self, worker: SimWorker) -> dict[str, float]:
+    def _of_hosts(self, worker: RoughWorker) -> dict[str, float]:
         if self._host_rate is None:
             return {}
         repos = Counter(key.partition("/")[0] for key in worker.primaries)
@@ -77,7 +77,7 @@ class Rated:
         rates = {host: min(self._asks(count), usual) for host, count in repos.items()}
         return rates | dict(() if limits is None else limits.host_rates)
 
-    def _of_all(self, worker: SimWorker) -> float:
+    def _of_all(self, worker: RoughWorker) -> float:
         told = None if worker.limits is None else worker.limits.polls_per_second
         if told is None:
             told = self._whole_rate or 0.0

@@ -14,8 +14,8 @@ from evermirror.core.fleet.decisions import CopyRow
 from evermirror.core.fleet.events import CatalogRepo
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.model.worker import Duty, WorkerId
-from evermirror.sim.fleet.worker import SimWorker
 from tests.support.sim.fleet.checks.shadow import Scene
+from tests.support.sim.fleet.worker import RoughWorker
 
 SETTLED = "settled"
 
@@ -52,7 +52,7 @@ class Settled:
                             SETTLED, f"{key} left the catalog and is {row.state.name} on {worker.name}"
                         )
 
-    def _there(self, worker: WorkerId) -> SimWorker | None:
+    def _there(self, worker: WorkerId) -> RoughWorker | None:
         """One that can be spoken with, and is."""
         known = self._scene.world.worker(worker)
         record = self._scene.shadow.records.get(worker)

@@ -26,7 +26,7 @@ from evermirror.model.worker import Duty, Liveness, WorkerId, WorkerRecord
 
 if TYPE_CHECKING:
     from evermirror.core.fleet.machine import FleetMachine
-    from evermirror.sim.fleet.world import World
+    from tests.support.sim.fleet.world import World
 
 
 class CopyStep(NamedTuple):

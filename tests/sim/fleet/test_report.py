@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.sim.fleet import told
-from evermirror.sim.fleet.plot import WIDTH, Line, Mark, Panel, Picture, draw, nice_ticks
+from evermirror.sim.fleet import report
 from evermirror.sim.fleet.question import Change, Study
+from evermirror.sim.fleet.report import WIDTH, Line, Mark, Panel, Picture, draw, nice_ticks
 from evermirror.sim.fleet.study import run
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -94,9 +94,9 @@ def test_ticks_are_round_few_and_reach_over_both_ends(low, width, about):
 def test_the_picture_of_a_study_has_title_legend_marks_and_figures(change, mark):
     study = Study(workers=10, repos=100, change=change, count=7, mean_mb=5.0)
     found = run(study)
-    shown = texts(draw(told.picture(study, found)))
+    shown = texts(draw(report.picture(study, found)))
     legend = {"owned", "held", "workers alive", "asked for", "from upstream", "through the relay"}
-    assert {told.title(study), told.asked(study), mark, "minutes after the change", *legend} <= set(shown)
-    assert {value for name, value in told.figures(study, found) if name == "moved"} <= set(shown)
+    assert {report.title(study), report.asked(study), mark, "minutes after the change", *legend} <= set(shown)
+    assert {value for name, value in report.figures(study, found) if name == "moved"} <= set(shown)
     assert ("brake on" in shown) == (change is Change.LOSE)
-    assert (' class="brake"' in draw(told.picture(study, found))) == (change is Change.LOSE)
+    assert (' class="brake"' in draw(report.picture(study, found))) == (change is Change.LOSE)

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from evermirror.core.fleet.decisions import Assignment
 from evermirror.model.repo import RepoKey
-from evermirror.sim.fleet import catalog
-from evermirror.sim.fleet.clock import VirtualTime
-from evermirror.sim.fleet.clones import CLONE_MIN_S
-from evermirror.sim.fleet.traffic import SharedClones, Traffic
+from evermirror.sim.clock import VirtualTime
+from evermirror.sim.fleet.clones import CLONE_MIN_S, SharedClones, Traffic
+from evermirror.sim.fleet.world import name
 
 RATE = 10.0
 
@@ -26,9 +25,8 @@ class Bench:
         self.traffic = Traffic(self.time, mean_mb)
         self.traffic.rate_mb_s = RATE
         self.done: dict[RepoKey, float] = {}
-        living = SimpleNamespace(is_dead=lambda key: False)
-        world = SimpleNamespace(time=self.time, worker=lambda id: self, catalog=living)
-        worker = SimpleNamespace(world=world, accepting=True, slowness=1.0, cloned=self._cloned)
+        world = SimpleNamespace(time=self.time, worker=lambda id: self)
+        worker = SimpleNamespace(world=world, cloned=self._cloned)
         self.clones = SharedClones(worker, slots, self.traffic)  # type: ignore[arg-type]
 
     def serves(self, key: RepoKey) -> bool:
@@ -38,7 +36,7 @@ class Bench:
         self.done[key] = self.time.now
 
     def ask(self, number: int, *, relayed: bool = False) -> RepoKey:
-        key = catalog.name(number)
+        key = name(number)
         self.clones.ask(Assignment(key, primary=True, source=1 if relayed else None))  # type: ignore[arg-type]
         self.clones.fill_slots()
         return key
@@ -67,9 +65,7 @@ def test_two_clones_share_the_link_until_the_smaller_is_done():
 
 def test_the_sizes_have_the_mean_that_was_asked_for():
     traffic = Traffic(VirtualTime(), 80.0)
-    assert sum(traffic.size_mb(catalog.name(n)) for n in range(50_000)) / 50_000 == pytest.approx(
-        80, rel=0.03
-    )
+    assert sum(traffic.size_mb(name(n)) for n in range(50_000)) / 50_000 == pytest.approx(80, rel=0.03)
 
 
 def test_bytes_that_take_no_time_are_not_counted():
@@ -107,11 +103,11 @@ def test_the_link_is_never_overfull_and_every_byte_is_counted_once(steps, slots)
     traffic = bench.traffic
     stopped = False
     for what, number, flag in steps:
-        if what == "ask" and catalog.name(number) not in bench.done:
+        if what == "ask" and name(number) not in bench.done:
             bench.ask(number, relayed=flag)
         elif what == "stop":
-            stopped = stopped or catalog.name(number) in bench.clones.jobs
-            bench.clones.stop(catalog.name(number))
+            stopped = stopped or name(number) in bench.clones.jobs
+            bench.clones.stop(name(number))
             bench.clones.fill_slots()
         elif what == "wait":
             bench.time.run(bench.time.now + number)

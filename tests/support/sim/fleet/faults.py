@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from evermirror.core.fleet.events import BrakeOverruled, DrainAsked, DutyResumed, RetireAsked
 from evermirror.model.worker import Duty
-from evermirror.sim.fleet.coordinator import CrashPoint
-from evermirror.sim.fleet.worker import Lie
+from tests.support.sim.fleet.coordinator import CrashPoint
+from tests.support.sim.fleet.worker import Lie
 
 if TYPE_CHECKING:
-    from evermirror.sim.fleet.world import World
+    from tests.support.sim.fleet.world import World
 
 HOUR = 3600.0
 

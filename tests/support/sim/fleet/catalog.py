@@ -9,23 +9,9 @@ from xxhash import xxh3_64_intdigest
 
 from evermirror.core.fleet.events import CatalogChanged, CatalogRepo
 from evermirror.model.repo import RepoKey
+from evermirror.sim.fleet.world import name
 
-_HOSTS = 7  # a few; the fleet's mind does not look at hosts
 _TRIES = 20
-
-
-def name(number: int) -> RepoKey:
-    return RepoKey(f"host{number % _HOSTS}.example/team/repo{number}")
-
-
-def digest(key: str, version: int) -> int:
-    """Of a repo's refs at a version; never 0, which means not known."""
-    return xxh3_64_intdigest(f"{key}#{version}".encode()) or 1
-
-
-def size_mb(key: str) -> float:
-    """Most are small, a few are large: 1 to 200 MB, 12 MB in the mean."""
-    return 1.0 + 199.0 * (xxh3_64_intdigest(key.encode(), 1) / 2.0**64) ** 17
 
 
 class Catalog:
