@@ -1,1 +1,1 @@
-"""What-if studies of a fleet: the real machine among simulated workers, links and bytes; one seed, one run."""
+"""What-if studies of a fleet: the real machine among simulated workers, links and bytes."""

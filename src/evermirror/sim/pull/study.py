@@ -12,10 +12,8 @@ from evermirror.errors import UsageError
 from evermirror.model.pull import CONCURRENT_MAX, Project, Strategy
 from evermirror.model.repo import Priority, RepoKey
 from evermirror.model.task import TaskId, TaskStatus
-from evermirror.sim.pull.coordinator import Watcher
-from evermirror.sim.pull.store import OpenRow
 from evermirror.sim.pull.worker import Report
-from evermirror.sim.pull.world import AIM, DAY_S, HOUR_S, PROJECTS, Climate, World
+from evermirror.sim.pull.world import AIM, DAY_S, HOUR_S, PROJECTS, Climate, OpenRow, PullWorld
 
 PROJECTS_MAX = 5_000
 DAYS_MAX = 31.0
@@ -83,17 +81,17 @@ class Found:
     events: int
 
 
-class _Figures:
-    """Looks on, and judges nothing."""
+class _Days(PullWorld):
+    """Counts, and notes when pushes arrive."""
 
-    def __init__(self) -> None:
+    def __init__(self, climate: Climate, seed: int) -> None:
+        self.on_way: dict[RepoKey, list[tuple[int, float]]] = {}
+        self.delays_s: dict[Priority, list[float]] = {p: [] for p in Priority}
         self.waits_s: dict[Priority, list[float]] = {p: [] for p in Priority}
         self.ends: dict[tuple[Priority, TaskStatus], int] = {}
         self.running: set[TaskId] = set()
         self.most_at_once = self.most_a_minute = self._this_minute = 0
-
-    def booted(self, now: float) -> None:
-        self.running.clear()
+        super().__init__(climate, seed)
 
     def opened(self, row: OpenRow, order: OpenTask, before: Project, now: float) -> None:
         self.waits_s[before.config.priority].append(max(0.0, now - before.next_sync_at))
@@ -109,62 +107,38 @@ class _Figures:
             end = before.config.priority, event.status
             self.ends[end] = self.ends.get(end, 0) + 1
 
-    def tick(self, now: float) -> None:
+    def ticked(self, now: float) -> None:
         self.most_a_minute = max(self.most_a_minute, self._this_minute)
         self._this_minute = 0
-
-
-class _Days(World):
-    """Notes when pushes arrive."""
-
-    def __init__(self, climate: Climate, seed: int) -> None:
-        self.on_way: dict[RepoKey, list[tuple[int, float]]] = {}
-        self.delays_s: dict[Priority, list[float]] = {p: [] for p in Priority}
-        self.figures = _Figures()
-        super().__init__(climate, seed)
-
-    def _make_watcher(self) -> Watcher:
-        return self.figures
 
     def _pushed(self, key: RepoKey) -> None:
         super()._pushed(key)
         self.on_way.setdefault(key, []).append((self.worker.upstreams[key].version, self.time.now))
 
-    def _report(self, report: Report) -> None:
+    def report(self, report: Report) -> None:
         if isinstance(report, TaskEnded) and report.status is not TaskStatus.FAILED:
-            delays_s = self.delays_s[self.truth.store.projects[report.key].config.priority]
+            delays_s = self.delays_s[self.store.projects[report.key].config.priority]
             here = self.worker.mirrors[report.key]
             waiting = self.on_way.pop(report.key, [])
             delays_s += [self.time.now - at for version, at in waiting if version <= here]
             later = [(version, at) for version, at in waiting if version > here]
             if later:
                 self.on_way[report.key] = later
-        super()._report(report)
+        super().report(report)
 
 
 def run(study: Study) -> Found:
     """The days that were asked for."""
-    climate = Climate(
-        strategy=study.strategy,
-        projects=study.projects,
-        zone=study.zone,
-        days=study.days,
-        outage_gap_s=0.0,
-        overload_gap_s=0.0,
-        ill_gap_s=6 * HOUR_S,
-        target_ill_gap_s=0.0,
-        store_fails=0.0,
-    )
+    climate = Climate(strategy=study.strategy, projects=study.projects, zone=study.zone, days=study.days)
     days = _Days(climate, study.seed)
     if study.outage_s:
         ends_at = days.began_at + OUTAGE_AT_S + study.outage_s
         days.time.at(days.began_at + OUTAGE_AT_S, days.go_down, ends_at)
     days.play()
-    figures = days.figures
     return Found(
         classes={p: _of_class(days, p, count) for p, count in study.projects.items()},
-        most_at_once=figures.most_at_once,
-        most_a_minute=figures.most_a_minute,
+        most_at_once=days.most_at_once,
+        most_a_minute=days.most_a_minute,
         cpu_share=days.source.peak_share,
         limit_changes=len(days.coordinator.log),
         studied_s=days.time.now - days.began_at,
@@ -173,9 +147,8 @@ def run(study: Study) -> Found:
 
 
 def _of_class(days: _Days, priority: Priority, projects: int) -> ClassFound:
-    figures = days.figures
-    waits_s, delays_s = figures.waits_s[priority], sorted(days.delays_s[priority])
-    pulls = {status: figures.ends.get((priority, status), 0) for status in TaskStatus}
+    waits_s, delays_s = days.waits_s[priority], sorted(days.delays_s[priority])
+    pulls = {status: days.ends.get((priority, status), 0) for status in TaskStatus}
     return ClassFound(
         projects=projects,
         pulls=sum(pulls.values()),

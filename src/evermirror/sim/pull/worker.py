@@ -1,4 +1,8 @@
-"""The workers, as one, simulated: looks at the source, fetches, pushes to targets, and reports."""
+"""The source of all projects and the workers, as one, simulated.
+
+The more the source is asked at once the slower it is, and it has others to serve, too. The worker looks at
+it, fetches, pushes to targets, and reports.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,70 @@ from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskId, TaskStatus
 from evermirror.sim.clock import VirtualTime
-from evermirror.sim.pull.source import FETCH_CORES, FETCH_S, LOOK_CORES, LOOK_S, Source
 
+CORES = 16
+LOOK_CORES = 0.25  # busy while refs are told
+FETCH_CORES = 0.2  # busy while a pack is made; most of the time it waits for the network
+LOOK_S = 0.25  # on an idle machine
+FETCH_S = 8.0
+BUSY_MAX = 0.9  # it gets ten times slower at most
+WINDOW_S = 60.0  # that our burden is averaged over
 PUSH_S = 2.0
 TIME_OUT_S = 30.0
 WEATHER_AFTER = 3  # different projects that failed one after the other: it is the host
 
 Report = TaskBegan | TaskEnded | FailureExcused
+
+
+@dataclass(slots=True)
+class Source:
+    """``others`` is the share of its processors that others keep busy now. Times are UTC seconds."""
+
+    chance: Random
+    began_at: float
+    others: float = 0.2
+    down_until: float = 0.0
+    ours_cores: float = 0.0
+    peak_share: float = 0.0  # the highest that we kept busy over a window
+    _window_busy_s: float = 0.0
+    _seen_at: float = field(init=False)
+    _window_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seen_at = self._window_at = self.began_at
+
+    def is_down(self, now: float) -> bool:
+        return now < self.down_until
+
+    def cpu(self) -> float:
+        """What its metrics would say: 0 to 1."""
+        return min(1.0, self.others + self.ours_cores / CORES)
+
+    def takes(self, usual_s: float) -> float:
+        """How long a request takes that begins now."""
+        slower = 1.0 / (1.0 - min(BUSY_MAX, self.cpu()))
+        return usual_s * slower * self.chance.lognormvariate(0.0, 0.4)
+
+    def begin(self, cores: float, now: float) -> None:
+        self.account(now)
+        self.ours_cores += cores
+
+    def end(self, cores: float, now: float) -> None:
+        self.account(now)
+        self.ours_cores = max(0.0, self.ours_cores - cores)
+
+    def account(self, now: float) -> None:
+        """Adds up what we kept busy until now."""
+        while now - self._window_at >= WINDOW_S:
+            self._window_at += WINDOW_S
+            self._busy_until(self._window_at)
+            self.peak_share = max(self.peak_share, self._window_busy_s / (CORES * WINDOW_S))
+            self._window_busy_s = 0.0
+        self._busy_until(now)
+
+    def _busy_until(self, time: float) -> None:
+        self._window_busy_s += self.ours_cores * (time - self._seen_at)
+        self._seen_at = time
 
 
 @dataclass(slots=True)
@@ -50,7 +111,7 @@ def digest_of(key: RepoKey, version: int) -> RefsDigest:
 
 
 @dataclass(slots=True)
-class _Sync:
+class Sync:
     """One task on its way. ``version`` is what was fetched."""
 
     order: StartTask
@@ -85,19 +146,17 @@ class Worker:
     def _begin(self, order: StartTask) -> None:
         now = self.time.now
         self.report(TaskBegan(order.key, order.task_id, now))
-        sync = _Sync(order, now)
+        sync = Sync(order, now)
         if self.source.is_down(now):
             self.time.after(self.chance.choice((0.05, TIME_OUT_S)), self._no_answer, sync)
-            return
-        wait_s = self.source.refuses(now)
-        if wait_s is not None:
-            failure = Failure(FailureKind.RATE_LIMITED, "too many requests", retry_after_s=wait_s)
-            self.time.after(0.05, self._end, sync, TaskStatus.FAILED, failure, False)
-            return
-        self.source.begin(LOOK_CORES, now)
+        else:
+            self._look(sync)
+
+    def _look(self, sync: Sync) -> None:
+        self.source.begin(LOOK_CORES, self.time.now)
         self.time.after(self.source.takes(LOOK_S), self._looked, sync)
 
-    def _no_answer(self, sync: _Sync) -> None:
+    def _no_answer(self, sync: Sync) -> None:
         """Of the first projects it may be their own fault; when it turns out not to be, they are excused."""
         failure = Failure(FailureKind.NETWORK_TIMEOUT, "Connection timed out")
         key = sync.order.key
@@ -109,7 +168,7 @@ class Worker:
             self._suspects.append(key)
         self._end(sync, TaskStatus.FAILED, failure, counted=not self._weather)
 
-    def _looked(self, sync: _Sync) -> None:
+    def _looked(self, sync: Sync) -> None:
         now, key = self.time.now, sync.order.key
         self.source.end(LOOK_CORES, now)
         upstream = self.upstreams[key]
@@ -128,7 +187,7 @@ class Worker:
             self.source.begin(FETCH_CORES, now)
             self.time.after(self.source.takes(FETCH_S), self._fetched, sync, upstream.version)
 
-    def _fetched(self, sync: _Sync, version: int) -> None:
+    def _fetched(self, sync: Sync, version: int) -> None:
         now = self.time.now
         self.source.end(FETCH_CORES, now)
         if self.source.is_down(now):
@@ -139,7 +198,7 @@ class Worker:
 
     # Targets, one after the other
 
-    def _push(self, sync: _Sync) -> None:
+    def _push(self, sync: Sync) -> None:
         key = sync.order.key
         wanted = digest_of(key, self.mirrors[key])
         done = {pushed.target for pushed in sync.pushes}
@@ -155,7 +214,7 @@ class Worker:
             return
         self._pushed_all(sync)
 
-    def _pushed(self, sync: _Sync, to: PushTo, began_at: float) -> None:
+    def _pushed(self, sync: Sync, to: PushTo, began_at: float) -> None:
         key, now = sync.order.key, self.time.now
         held, version = self.targets[key, to.target], self.mirrors[key]
         ill = held.ill
@@ -172,7 +231,7 @@ class Worker:
         sync.pushes.append(result)
         self._push(sync)
 
-    def _pushed_all(self, sync: _Sync) -> None:
+    def _pushed_all(self, sync: Sync) -> None:
         failures = [pushed.failure for pushed in sync.pushes if pushed.failure is not None]
         if failures and len(failures) == len(sync.pushes):
             self._end(sync, TaskStatus.FAILED, failures[0])
@@ -181,7 +240,7 @@ class Worker:
             self._end(sync, status, failures[0] if failures else None)
 
     def _end(
-        self, sync: _Sync, status: TaskStatus, failure: Failure | None = None, counted: bool = True
+        self, sync: Sync, status: TaskStatus, failure: Failure | None = None, counted: bool = True
     ) -> None:
         order = sync.order
         del self.running[order.task_id]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from evermirror.core.pull.machine import PullMachine
 from evermirror.core.pull.settings import PullSettings
 from evermirror.model.pull import Strategy
-from evermirror.sim.pull.truth import Broken
-from evermirror.sim.pull.world import AIM, HOUR_S, Climate, World
+from evermirror.sim.pull.world import AIM, HOUR_S
+from tests.support.sim.pull.truth import Broken
+from tests.support.sim.pull.world import Climate, World
 
 NIGHT = replace(AIM, peak_start=22, peak_end=6, night_start=6, night_end=8, night_max_concurrent=10)
 
@@ -61,7 +62,7 @@ def play(climate: str, seed: int, make_machine: type[PullMachine] = PullMachine)
         climate,
         seed,
         world.coordinator.events,
-        world.truth.store.tasks,
+        world.store.tasks,
         checkers.limits.most,
         tuple(round(late_s, 1) for late_s in checkers.punctual.latest_s.values()),
         round(world.source.peak_share, 4),

@@ -11,8 +11,9 @@ from evermirror.core.pull.events import OpenTask, PullDecision, TaskEnded, TaskO
 from evermirror.core.pull.machine import PullMachine
 from evermirror.model.failure import FailureKind
 from evermirror.model.task import TaskStatus, Trigger
-from evermirror.sim.pull.world import AIM, HOUR_S, Climate
+from evermirror.sim.pull.world import AIM, HOUR_S
 from tests.support.sim.pull.climates import CLIMATES, play
+from tests.support.sim.pull.world import Climate
 
 SEEDS = range(1, 6)  # a fault must show in one of so many days
 

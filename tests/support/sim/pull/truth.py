@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
-
-from evermirror.core.pull.settings import PullSettings
 from evermirror.model.pull import LoadLevel, Project, Strategy
 from evermirror.model.repo import Priority
 from evermirror.model.task import Trigger
-from evermirror.sim.pull.source import Source
-from evermirror.sim.pull.store import Store
+from evermirror.sim.pull.world import PullWorld
 
 LIMITED = frozenset({Trigger.SCHEDULE, Trigger.MANUAL_BATCH})  # others start at once, whatever runs
 ADAPTIVE_MAX = 10
@@ -20,21 +15,24 @@ class Broken(AssertionError):
     """A promise was broken; the message says which."""
 
 
-@dataclass(slots=True)
 class Truth:
     """``load`` is what the machine was last told, or finds itself; ``away``: the coordinator is down."""
 
-    strategy: Strategy
-    zone: tzinfo
-    settings: PullSettings
-    source: Source
-    store: Store = field(default_factory=Store)
-    load: LoadLevel | None = None
-    away: bool = False
-    booted_at: float = 0.0
+    def __init__(self, world: PullWorld) -> None:
+        self._world = world
+        self.settings = world.climate.settings
+        self.source = world.source
+        self.store = world.store
+        self.load: LoadLevel | None = None
+        self.away = False
+        self.booted_at = 0.0
+
+    @property
+    def strategy(self) -> Strategy:
+        return self._world.strategy
 
     def hour(self, now: float) -> int:
-        return datetime.fromtimestamp(now, self.zone).hour
+        return self._world.hour(now)
 
     def in_peak(self, now: float) -> bool:
         strategy = self.strategy

@@ -1,1 +1,0 @@
-"""What must hold on every simulated day of pull mirroring, one promise in each file."""
