@@ -2,7 +2,7 @@
 
 Chance plays a part: who is polled just before a push. So each figure is a mean over several runs, whose
 warm-ins differ by parts of a day in golden steps, which are even wherever one stops. Every rule has the same
-budget of polls (sim/peer_run.py). A line's two samples are the means over every other run, so that what is
+budget of polls (sim/peers.py). A line's two samples are the means over every other run, so that what is
 compared, their median, is the mean over all; how far they lie apart tells its error.
 
 The quiet half has few pushes, and some repos have one: whether that comes early or late between two looks is

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evermirror.sim.compare import NAMES, result_of
-from evermirror.sim.oracle import _least_alone, foresee, least_total_s, play
+from evermirror.sim.compare import NAMES, _least_alone, foresee, least_total_s, play, result_of
 from evermirror.sim.polling import Trace, Traces
 from evermirror.sim.population import made
 from tests.sim.test_peers import histories

@@ -14,16 +14,17 @@ from evermirror.errors import UsageError
 from evermirror.model.activity import Activity
 from evermirror.model.repo import Priority
 from evermirror.sim.compare import ALL, NAMES, named, result_of, tally_of
-from evermirror.sim.peer_run import PeerRun, spread
 from evermirror.sim.peers import (
     PEERS,
     Clairvoyant,
     Classes,
     GitLab,
+    PeerRun,
     SoftwareHeritage,
     Sourcegraph,
     ThreeCounts,
     World,
+    spread,
 )
 from evermirror.sim.polling import Trace, Traces
 from tests.sim.test_polling import DAY, END, made_up

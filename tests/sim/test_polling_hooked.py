@@ -3,8 +3,7 @@
 import pytest
 
 from evermirror.errors import UsageError
-from evermirror.sim.polling import Trace, Traces, simulate
-from evermirror.sim.polling_hooked import HookedRun, simulate_hooked
+from evermirror.sim.polling import HookedRun, Trace, Traces, simulate, simulate_hooked
 from tests.sim.test_polling import DAY, END, made_up
 
 DAYS = {"days": 20, "warm_in_days": 5}

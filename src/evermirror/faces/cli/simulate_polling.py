@@ -109,7 +109,7 @@ def _results(
     histories: Traces, names: list[str], gap_s: float, days: int, hooks: float, tell: Tell
 ) -> list[PollingResult]:
     from evermirror.sim.compare import result_of
-    from evermirror.sim.polling_hooked import simulate_hooked
+    from evermirror.sim.polling import simulate_hooked
 
     runs = [
         (name, silent) for name in names for silent in ((None, False, True) if hooks else (None,))
