@@ -41,10 +41,8 @@ from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
 from evermirror.sim.clock import VirtualTime
 from tests.support.sim.aggregation.checks import Checks
-from tests.support.sim.aggregation.coordinator import Coordinator
 from tests.support.sim.aggregation.shelf import Shelf
-from tests.support.sim.aggregation.upstream import Upstream
-from tests.support.sim.aggregation.worker import Kind, Worker
+from tests.support.sim.aggregation.worker import Coordinator, Kind, Upstream, Worker
 
 MIRROR_BYTES = 1_000
 FEED_BATCH = 20

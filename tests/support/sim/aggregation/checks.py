@@ -8,8 +8,7 @@ from evermirror.core.collect.decisions import Accuse, Decision, Fetch, Look, Ser
 from evermirror.core.collect.settings import CollectSettings
 from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
-from tests.support.sim.aggregation.upstream import Upstream
-from tests.support.sim.aggregation.worker import Worker
+from tests.support.sim.aggregation.worker import Upstream, Worker
 
 ANSWER_SLACK_S = 3.0  # ticks come every second
 

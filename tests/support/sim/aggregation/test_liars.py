@@ -9,9 +9,8 @@ import pytest
 from evermirror.core.collect import suspect, verdict
 from evermirror.core.collect.rows import Here, How
 from tests.support.sim.aggregation.checks import Broken
-from tests.support.sim.aggregation.climates import CLIMATES, SMALL, play
+from tests.support.sim.aggregation.climates import CLIMATES, SMALL, Climate, World, play
 from tests.support.sim.aggregation.worker import Kind
-from tests.support.sim.aggregation.world import Climate, World
 
 CALM = Climate(
     SMALL,

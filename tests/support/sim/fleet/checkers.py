@@ -6,23 +6,23 @@
                     Violation: promise, detail, the last lines of the story, how to see it again
 
     promise    says                                                                        in checks/
-    kept       nothing is deleted before another copy that counts exists                   kept
-    owned      every repo is wanted on a worker that is there, or waits visibly            owned
-    whole      the fleet knows every repo of the catalog, and no other                     owned
-    still      what is placed stays; a join moves its share, a loss what was lost          still
-    load       nobody is given more than its bound while another could take it             within
-    pace       clones asked for are bounded, and start slowly                              within
-    private    private repos are asked of trusted workers only                             within
-    grace      down only after a whole grace                                               attended
-    suspicion  suspected only after enough missed rounds                                   attended
-    brake      nobody is declared down while too many are silent                           attended
-    ids        an id is one worker's until it retires                                      attended
-    reports    each counts once, in order, and is stored before it is acknowledged         exchanged
-    sessions   commands go to the newest link, numbered without a hole                     exchanged
-    salt       a repo handed back changes its place, for good                              exchanged
-    restart    a new coordinator knows what was written                                    exchanged
-    rates      all workers together may ask no more of upstream than the fleet's rates     rated
-    settled    long after the last fault all is where it should be                         settled
+    kept       nothing is deleted before another copy that counts exists                   safety
+    owned      every repo is wanted on a worker that is there, or waits visibly            placement
+    whole      the fleet knows every repo of the catalog, and no other                     placement
+    still      what is placed stays; a join moves its share, a loss what was lost          placement
+    load       nobody is given more than its bound while another could take it             bounds
+    pace       clones asked for are bounded, and start slowly                              bounds
+    private    private repos are asked of trusted workers only                             bounds
+    grace      down only after a whole grace                                               bounds
+    suspicion  suspected only after enough missed rounds                                   bounds
+    brake      nobody is declared down while too many are silent                           bounds
+    ids        an id is one worker's until it retires                                      bounds
+    reports    each counts once, in order, and is stored before it is acknowledged         safety
+    sessions   commands go to the newest link, numbered without a hole                     safety
+    salt       a repo handed back changes its place, for good                              safety
+    restart    a new coordinator knows what was written                                    safety
+    rates      all workers together may ask no more of upstream than the fleet's rates     bounds
+    settled    long after the last fault all is where it should be                         placement
 
 The world adds its own: ``commands``, ``leases``, ``messages``. Same seed, same run: the digest of the story.
 """
@@ -35,15 +35,10 @@ from typing import TYPE_CHECKING, NoReturn
 from evermirror.core.fleet.decisions import Decision
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerId
-from tests.support.sim.fleet.checks.attended import Attended
-from tests.support.sim.fleet.checks.exchanged import Exchanged
-from tests.support.sim.fleet.checks.kept import Kept
-from tests.support.sim.fleet.checks.owned import Owned
-from tests.support.sim.fleet.checks.rated import Rated
-from tests.support.sim.fleet.checks.settled import Settled
+from tests.support.sim.fleet.checks.bounds import Attended, Rated, Within
+from tests.support.sim.fleet.checks.placement import Owned, Settled, Still
+from tests.support.sim.fleet.checks.safety import Exchanged, Kept
 from tests.support.sim.fleet.checks.shadow import Scene, Shadow
-from tests.support.sim.fleet.checks.still import Still
-from tests.support.sim.fleet.checks.within import Within
 from tests.support.sim.fleet.story import Checks, Story, Violation, in_short
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@
     expect nothing
 
 Rules
-- A line is something that happens (happenings.py), or begins with ``expect`` (expectations.py).
+- A line is something that happens, or begins with ``expect`` (phrases.py has both).
 - ``at 1:30``, ``at 1:00:00`` and ``after 30s`` let time pass first, with ticks and the heartbeats of whoever
   is connected; ``then`` and ``and`` are for the ear.
 - A line that happens may end in ``; the coordinator crashes before it writes``, or ``… before it acts``.
@@ -31,9 +31,7 @@ from pathlib import Path
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.errors import UsageError
 from evermirror.model.duration import parse_duration
-from tests.support.sim.fleet.expectations import EXPECTED
-from tests.support.sim.fleet.happenings import HAPPENED
-from tests.support.sim.fleet.phrases import Failed, clock, find
+from tests.support.sim.fleet.phrases import EXPECTED, HAPPENED, Failed, clock, find
 from tests.support.sim.fleet.stage import Stage
 
 _SETTINGS: dict[str, tuple[str, Callable[[str], float | int]]] = {
