@@ -1,1 +1,1 @@
-"""The world, faked: virtual time, upstreams and histories; also a user's command."""
+"""The what-if simulator behind `evermirror simulate`: the real schedulers and machines in virtual time."""

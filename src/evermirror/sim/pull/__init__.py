@@ -1,1 +1,1 @@
-"""Days of pull mirroring in a faked world, in virtual time: a source that suffers, targets that fail."""
+"""What-if studies of pull mirroring: days in virtual time, with a source that suffers."""

@@ -32,9 +32,9 @@ from evermirror.core.fleet.events import (
 )
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.model.worker import WorkerId
-from evermirror.sim.fleet.coordinator import SimCoordinator
 from evermirror.sim.fleet.messages import Hello, Report, Told
 from evermirror.sim.fleet.network import Link
+from evermirror.sim.fleet.world import SimCoordinator
 from tests.support.sim.fleet.witness import LeaseWish
 
 if TYPE_CHECKING:
