@@ -42,31 +42,8 @@ def problems_of(
     return caught.value.problems
 
 
-def test_defaults_are_those_of_the_specification():
-    c = load_config(None, {}, {})
-    assert (c.server.listen, c.server.grpc_listen, c.data.dir) == (
-        "127.0.0.1:8420",
-        "127.0.0.1:8421",
-        Path("./data"),
-    )
-    assert (c.catalog.sources, c.catalog.interval) == ((), 300)
-    assert (c.upstreams.schemes, c.upstreams.allow, c.upstreams.max_repo_size) == (("https",), (), None)
-    assert (c.schedule.policy, c.schedule.slots, c.schedule.min_gap, c.schedule.max_gap) == (
-        "adaptive",
-        10,
-        60,
-        86400,
-    )
-    assert (c.schedule.polls_per_second, c.limits.host_rate, c.limits.host_connections) == (None, 5, 8)
-    assert (c.fleet.replicas, c.fleet.warm_up, c.fleet.grace, c.fleet.heartbeat) == (1, 600, 600, 5)
-    assert (c.fleet.max_missed, c.fleet.disk_high, c.fleet.min_workers) == (4, 0.85, None)
-    assert (c.worker.weight, c.worker.capacity, c.auth.tokens_required, c.auth.public_reads) == (
-        1,
-        None,
-        "auto",
-        True,
-    )
-    assert c.store_url == "sqlite:///data/evermirror.db"
+def test_the_database_is_in_the_data_folder_where_none_is_set():
+    assert load_config(None, {}, {}).store_url == "sqlite:///data/evermirror.db"
 
 
 def test_flags_come_before_environment_before_file_before_defaults():
