@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import replace
 
@@ -15,15 +14,12 @@ from evermirror.core.fleet.table import NONE, TRUSTED_ONLY
 from evermirror.core.pull.events import OpenTask
 from evermirror.core.watch.progress import overall
 from evermirror.edge.store import pull
-from evermirror.edge.store.database import Database, parse_place
 from evermirror.edge.store.outcomes import Outcome
 from evermirror.edge.store.recorder import Recorder
 from evermirror.edge.store.repos import UpsertCounts
-from evermirror.edge.store.store import Store
 from evermirror.edge.store.writes import Decided, ProjectSaved, TaskEnded
 from evermirror.errors import UsageError
 from evermirror.model.failure import Failure, FailureKind
-from evermirror.model.figures import ErrorFilter
 from evermirror.model.pull import PullConfig, Strategy, TargetSpec
 from evermirror.model.repo import Priority
 from evermirror.model.task import TaskId, TaskStatus, Trigger
@@ -522,112 +518,7 @@ async def test_the_strategy_is_kept_with_its_times(store, clock):
     assert await store.get_strategy() == second
 
 
-# An older database
-
-
-OLD_TASK = """
-    INSERT INTO tasks (repo, status, "trigger", "user", scheduled_at, completed_at, has_changes,
-        changes_count, progress_phase, failure, retry_count, folded, created_at, updated_at)
-    VALUES (:repo, :status, 'schedule', '', 1, :at, :no, 0, '', :failure, 0, 0, 1, :at)
-"""
-OLD_REPO = """
-    INSERT INTO repos (key, url, host, source, info, priority, mode, private, enabled, status, refs_count,
-        size_bytes, verified_at, consecutive_failures, activity_fast, activity_middle, activity_slow,
-        activity_as_of, last_push_at, created_at, updated_at)
-    VALUES (:key, :key, 'h', 'api', '{}', 'high', 'exact', :no, :yes, 'active', 1, 1, 900, 0, 0, 0, 0, 0, 0,
-        1, 1)
-"""
-
-
-OLD_PROJECT = """
-    INSERT INTO pull_projects (repo, priority, interval_s, enabled, next_sync_at, failures, paused,
-        max_retries, retry_delay_s, overrides, catalog, created_at, updated_at, standing, overdue_at)
-    SELECT id, 'low', 60, :yes, 0, 0, '', 3, 300, '["priority"]', '[]', 1, 1, 'pending', 0
-    FROM repos WHERE key = :key
-"""
-
-
-def at_the_step_before(connection, step="0004"):
-    from alembic import command
-    from alembic.config import Config
-
-    from evermirror.edge.store import migrate
-
-    config = Config()
-    config.set_main_option("script_location", str(migrate._HERE))
-    config.attributes["connection"] = connection
-    command.upgrade(config, step)
-
-
-def old_failure(failure):
-    """As it was stored until error_type and error_message were the keys."""
-    fields = {field.name: getattr(failure, field.name) for field in dataclasses.fields(failure)}
-    fields |= {"kind": failure.kind.value, "context": dict(failure.context)}
-    return json.dumps(fields, separators=(",", ":"))
-
-
-async def test_an_older_database_keeps_its_history_and_knows_its_errors(url):
-    database = await Database.open(parse_place(url))
-    failures = [Failure(kind, HOSTILE, stderr=HOSTILE) for kind in FailureKind]
-    async with database.write() as c:
-        await c.run_sync(at_the_step_before)
-        await c.execute(sa.text(OLD_REPO), {"key": A, "no": False, "yes": True})
-        for n, failure in enumerate([*failures, None]):
-            values = {
-                "repo": A,
-                "status": "success" if failure is None else "failed",
-                "at": 10.0 + n,
-                "no": False,
-                "failure": None if failure is None else old_failure(failure),
-            }
-            await c.execute(sa.text(OLD_TASK), values)
-    await database.close()
-    store = await Store.open(url)
-    try:
-        found, total = await store.error_page(A, ErrorFilter(size=100))
-        assert total == len(FailureKind)
-        assert [t.failure for t in found] == failures[::-1]
-        periods = await store.periods(0.0, 100.0)  # old tasks count as normal, whatever their repos are
-        assert {p: of.tasks for p, of in periods.items() if of.tasks} == {
-            Priority.NORMAL: len(FailureKind) + 1
-        }
-        assert not (await store.find_repo(A)).spec.pulled
-        assert (await store.overview_counts(0.0)).oldest_verified_at == 900.0
-        (put,) = await store.put_projects([project(A, targets=(target(),))])
-        assert await store.load_projects() == (put,)
-        assert set(await store.error_statistics(0.0, 100.0)) == set(FailureKind)
-    finally:
-        await store.close()
-
-
-async def test_a_strategy_and_priorities_of_an_older_database_are_taken_over(url):
-    """The strategy was among the settings; a person's priority of a project was not its repo's."""
-    database = await Database.open(parse_place(url))
-    old = {"name": "ours", "max_concurrent": 4, "adaptive": False, "enabled": True, "peak_avoidance": True}
-    old |= {"peak_start": 8, "peak_end": 17, "peak_max_concurrent": 2, "off_peak_max_concurrent": 6}
-    old |= {"created_at": 5.0, "updated_at": 6.0, "night_start": None}
-    async with database.write() as c:
-        await c.run_sync(lambda s: at_the_step_before(s, "0009"))
-        await c.execute(
-            sa.text("INSERT INTO settings (key, value) VALUES ('pull.strategy', :value)"),
-            {"value": json.dumps(old)},
-        )
-        await c.execute(sa.text(OLD_REPO), {"key": A, "no": False, "yes": True})
-        await c.execute(sa.text(OLD_PROJECT), {"key": A, "yes": True})
-    await database.close()
-    store = await Store.open(url)
-    try:
-        strategy = await store.get_strategy()
-        assert strategy == Strategy(
-            "ours", 4, True, 8, 17, 2, 6, adaptive=False, created_at=5.0, updated_at=6.0
-        )
-        assert await store.get_setting("pull.strategy") is None
-        (found,) = await store.load_projects()
-        record = await store.find_repo(A)
-        assert found.config.priority is record.spec.priority is Priority.LOW
-        assert (found.priority_before, dict(record.info)) == (Priority.HIGH, {"priority": "low"})
-    finally:
-        await store.close()
+# The views
 
 
 async def test_what_is_configured_and_done_can_be_read_by_other_programs(store):

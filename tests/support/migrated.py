@@ -7,14 +7,39 @@ tests/edge/store) run them each time, and one there shows that what is made here
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from evermirror.edge.store import store
 from evermirror.edge.store.database import Database
-from evermirror.edge.store.migrate import Migration, migrate
+from evermirror.edge.store.migrate import FOLDER, Migration, migrate
+
+FIRST, NEXT = "0001", "0002"  # the step that there is, and the one that ``add_step`` adds
+_STEP = """
+\"""One more.\"""
+
+from alembic import op
+
+revision = "{revision}"
+down_revision = "{before}"
+
+
+def upgrade():
+    for statement in {statements!r}:
+        op.execute(statement)
+"""
+
+
+def add_step(patch: pytest.MonkeyPatch, folder: Path, *statements: str) -> None:
+    """From now on the program has one more step, which runs these statements."""
+    shutil.copytree(FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = _STEP.format(revision=NEXT, before=FIRST, statements=statements)
+    (folder / "versions" / f"{NEXT}_next.py").write_text(text)
+    patch.setattr("evermirror.edge.store.migrate.FOLDER", folder)
 
 
 class TablesAtOnce:

@@ -7,12 +7,10 @@ import fcntl
 import os
 import sqlite3
 import time
-from pathlib import Path
 
 import pytest
 
 from evermirror.core.fleet.decisions import PutWorker
-from evermirror.edge.store import migrations
 from evermirror.edge.store.backup import make_backup, put_back
 from evermirror.edge.store.migrate import pending_migrations, rehearse
 from evermirror.edge.store.store import Store
@@ -24,8 +22,7 @@ from evermirror.model.push import TargetId
 from evermirror.model.repo import Host, RepoKey, RepoRecord, RepoSpec
 from evermirror.model.worker import WorkerFacts, WorkerRecord
 from evermirror.nodes.coordinator.events.event_feed import EventFeed
-
-REVISIONS = sorted(file.name[:4] for file in (Path(migrations.__file__).parent / "versions").glob("0*.py"))
+from tests.support.migrated import FIRST, NEXT, add_step
 
 
 @pytest.fixture
@@ -261,50 +258,42 @@ async def test_ids_of_targets_made_after_a_backup_are_nobodys_when_it_is_put_bac
         await store.close()
 
 
-def at_the_first_step(database):
-    """As an old program left it."""
-    import sqlalchemy as sa
-    from alembic import command
-    from alembic.config import Config
-
-    from evermirror.edge.store import migrate
-
-    database.parent.mkdir(parents=True, exist_ok=True)
-    config = Config()
-    config.set_main_option("script_location", str(migrate._HERE))
-    engine = sa.create_engine(f"sqlite:///{database}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-    engine.dispose()
+@pytest.fixture
+def newer(monkeypatch, tmp_path):
+    """The program becomes one with another migration."""
+    return lambda *statements: add_step(monkeypatch, tmp_path / "migrations", *statements)
 
 
-async def test_an_old_backup_says_what_will_run(database, copy):
-    at_the_first_step(copy)
+async def test_an_old_backup_says_what_will_run(database, copy, newer):
+    await note(copy, "old")
+    newer("ALTER TABLE settings ADD COLUMN more TEXT")
     done = put_back(copy, database)
-    assert [m.revision for m in done.pending] == REVISIONS[1:]
+    assert [m.revision for m in done.pending] == [NEXT]
+    assert await noted(database) == "old"
     await note(database, "migrated")
     assert await noted(database) == "migrated"
 
 
-async def test_a_rehearsal_runs_everything_and_changes_nothing(database, monkeypatch):
+async def test_a_rehearsal_runs_everything_and_changes_nothing(database, newer):
     url = f"sqlite:///{database}"
-    steps = [m.revision for m in await rehearse(url)]
-    assert steps == REVISIONS
+    assert [m.revision for m in await rehearse(url)] == [FIRST]
     assert not database.exists()
-    await asyncio.to_thread(at_the_first_step, database)
+    await note(database, "old")
+    newer("ALTER TABLE settings ADD COLUMN more TEXT")
     before = await pending_migrations(url)
+    assert [m.revision for m in before] == [NEXT]
     assert await rehearse(url) == before
     assert await pending_migrations(url) == before
-    await note(database, "migrated")
+    assert await noted(database) == "old"
     assert await rehearse(url) == ()
 
 
-async def test_a_rehearsal_meets_what_a_start_would_meet(database):
-    await asyncio.to_thread(at_the_first_step, database)
+async def test_a_rehearsal_meets_what_a_start_would_meet(database, newer):
+    await note(database, "old")
+    newer("CREATE TABLE more (id INTEGER)")
     connection = sqlite3.connect(database)
-    connection.execute("CREATE TABLE workers (mine)")
+    connection.execute("CREATE TABLE more (mine)")
     connection.commit()
     connection.close()
-    with pytest.raises(Exception, match="workers already exists"):
+    with pytest.raises(Exception, match="more already exists"):
         await rehearse(f"sqlite:///{database}")

@@ -213,20 +213,13 @@ async def test_a_damaged_file_is_moved_aside_and_everything_is_asked_for_again(t
     await file.close()
 
 
-async def test_it_is_known_whether_one_is_private_and_an_older_file_learns_it(tmp_path):
+async def test_it_is_known_whether_one_is_private(tmp_path):
     path = tmp_path / "collected.db"
     file = await Collected.open(path)
     public = row(1)
     await file.write([PutRow(public), PutRow(row(2))])
     assert not await file.any_private()
     await file.write([PutRow(replace(public, spec=replace(public.spec, private=True)))])
-    assert await file.any_private()
-    await file.close()
-    with sqlite3.connect(path) as connection:
-        connection.executescript("DROP INDEX repos_private; PRAGMA user_version=1;")
-    connection.close()
-    file = await Collected.open(path)
-    assert not file.rebuilt
     assert await file.any_private()
     await file.write([DropRow(key(1))])
     assert not await file.any_private()

@@ -86,6 +86,12 @@ async def test_connections_are_set_up_as_the_module_says(tmp_path):
         with pytest.raises(sa.exc.OperationalError, match="readonly"):
             # Raised past the door, to see SQLite's own word.
             await c.execute(sa.text("DELETE FROM repos"))
+
+    def looked_up(c):
+        names = ("journal_mode", "synchronous", "query_only", "wal_autocheckpoint")
+        return [c.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in names]
+
+    assert await store._db.look_up(looked_up) == ["wal", full, 1, 0]
     await store.close()
 
 

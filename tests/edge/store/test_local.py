@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 import struct
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evermirror.edge.store.assigned import Assigned, spec_of, spec_text
+from evermirror.edge.store.assigned import Assigned
 from evermirror.edge.store.local import LocalState
 from evermirror.errors import EnvironmentUnfit
 from evermirror.model.activity import NO_RHYTHM, Activity, Rhythm
@@ -257,34 +256,6 @@ async def test_a_hundred_thousand_repos_load_within_seconds(path):
     await state.close()
 
 
-async def test_a_file_of_the_first_version_is_taken_over_with_all_that_it_knew(path):
-    with sqlite3.connect(path) as old:
-        old.executescript(
-            """
-            CREATE TABLE repos (
-                key TEXT PRIMARY KEY,
-                fast REAL NOT NULL, middle REAL NOT NULL, slow REAL NOT NULL, as_of REAL NOT NULL,
-                last_push_at REAL NOT NULL, last_poll_at REAL NOT NULL, verified_at REAL NOT NULL,
-                digest BLOB, mark BLOB, failures INTEGER NOT NULL, failure_kind TEXT, not_before REAL NOT NULL
-            ) WITHOUT ROWID;
-            CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-            INSERT INTO repos VALUES ('h/a', 1, 2, 3, 4, 5, 6, 7, NULL, NULL, 8, 'NOT_FOUND', 9);
-            INSERT INTO meta VALUES ('generation', 41);
-            PRAGMA user_version=1;
-            """
-        )
-    old.close()
-    known = RepoMemory(
-        "h/a", Activity((1, 2, 3), 4, 5), 6, 7, failures=8, failure_kind=FailureKind.NOT_FOUND, not_before=9
-    )
-    for generation in (42, 43):
-        state = await LocalState.open(path)
-        assert (state.generation, state.rebuilt) == (generation, False)
-        assert (await state.load())[-1] == known
-        await state.save([FULL])
-        await state.close()
-
-
 async def test_what_was_assigned_comes_back_with_its_role_and_what_cannot_be_read_is_left_out(path):
     plain = Assigned(RepoSpec("h.org/a", "https://h.org/a", "h.org"))
     full = Assigned(
@@ -315,13 +286,6 @@ async def test_what_was_assigned_comes_back_with_its_role_and_what_cannot_be_rea
     state = await LocalState.open(path)
     assert await state.assigned() == [replace(plain, following=True), full]
     await state.close()
-
-
-async def test_what_a_version_before_pull_mirroring_was_assigned_is_not_pulled():
-    spec = RepoSpec("h.org/a", "https://h.org/a", "h.org")
-    known = json.loads(spec_text(replace(spec, pulled=True)))
-    del known["pulled"]
-    assert spec_of(json.dumps(known)) == spec
 
 
 async def test_limits_that_were_told_are_there_at_the_next_start(path):

@@ -374,7 +374,7 @@ def test_doctor_finds_a_fit_machine_fit(run, tmp_path):
         "certificates",
     } <= checks.keys()
     assert checks["catalog"]["what"] == "1 repository, 0 problems"
-    assert checks["database"]["what"].endswith(" migrations will run at the next start")
+    assert checks["database"]["what"].endswith("1 migration will run at the next start")
     assert not (tmp_path / "here" / "data").exists()
 
 

@@ -51,7 +51,7 @@ def spec_of(text: str) -> RepoSpec:
         private=known["private"],
         credential=known["credential"],
         fallbacks=tuple(known["fallbacks"]),
-        pulled=bool(known.get("pulled", False)),  # versions before pull mirroring did not tell
-        hooked=bool(known.get("hooked", False)),  # nor those before hooks
-        fsck_allow=tuple(known.get("fsck_allow", ())),
+        pulled=known["pulled"],
+        hooked=known["hooked"],
+        fsck_allow=tuple(known["fsck_allow"]),
     )

@@ -25,9 +25,7 @@ from evermirror.model.relay import NodeId
 from evermirror.model.repo import RepoKey
 
 _PRIVATE = "json_extract(spec, '$.private')"
-_PRIVATE_INDEX = f"CREATE INDEX repos_private ON repos (id) WHERE {_PRIVATE};"
 _SAMPLED = "here IS NULL AND untrusted AND enabled AND wanted IS NOT NULL"
-_SAMPLED_INDEX = f"CREATE INDEX IF NOT EXISTS repos_sampled ON repos (id) WHERE {_SAMPLED};"
 _SCHEMA = f"""
 CREATE TABLE repos (
     id INTEGER PRIMARY KEY,
@@ -61,16 +59,15 @@ CREATE INDEX repos_first ON repos (at, key) WHERE at IS NOT NULL AND here IS NUL
 CREATE INDEX repos_again ON repos (at, key) WHERE at IS NOT NULL AND here IS NOT NULL;
 CREATE INDEX repos_used ON repos (used_at, key) WHERE here IS NOT NULL;
 CREATE INDEX repos_audited ON repos (id) WHERE here IS NOT NULL AND untrusted AND enabled;
-{_SAMPLED_INDEX}
+CREATE INDEX repos_sampled ON repos (id) WHERE {_SAMPLED};
 CREATE INDEX repos_by_word ON repos (source) WHERE how IN ('holder', 'quorum');
-{_PRIVATE_INDEX}
+CREATE INDEX repos_private ON repos (id) WHERE {_PRIVATE};
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 # A power cut must not take back what the coordinator was told that is on the disk: since, and Have.
 _LAYOUT = Layout(
-    version=3,
+    version=1,
     schema=_SCHEMA,
-    upgrades={1: _PRIVATE_INDEX, 2: _SAMPLED_INDEX},
     synchronous="FULL",
     check=lambda connection: _check(connection),
 )

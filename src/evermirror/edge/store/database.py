@@ -14,10 +14,11 @@ import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -26,7 +27,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from evermirror.edge.store.failures import failure_of, told_shortly
-from evermirror.edge.store.sqlite_driver import OneErrand, begins
 from evermirror.edge.store.sqlite_hints import take_hints
 from evermirror.errors import DatabaseUnreachable, EnvironmentUnfit
 from evermirror.model.failure import Failure, FailureError, FailureKind
@@ -36,6 +36,7 @@ CONNECT_S = 10.0  # a PostgreSQL that does not answer by then is told as unreach
 CLOSE_S = 10.0  # for what is under way when the database is closed
 COMMAND_S = 120.0  # one statement on PostgreSQL; bulk loads of a million rows are chunked and stay far below
 READERS = 4  # connections that read at the same time; a read takes milliseconds
+LOOKUPS = 2  # threads for lookups on SQLite; a lookup takes less than a millisecond
 PG_CONNECTIONS = 10
 CHECKPOINT_PAGES = 4000  # 16 MB of log before it is folded back: fewer, larger checkpoints
 WRITER_CACHE_KB = 32_768  # for bulk loads: pages of many indexes that have no room are written twice
@@ -47,6 +48,7 @@ PG_WRITE_LOCK = 0x65766572_0001
 _CHECK_FILE = "Check database.url, that this user may read and write the file, and that the disk has room"
 _CHECK_SERVER = "Check database.url, that the server runs, and that this user may use it"
 
+T = TypeVar("T")
 Along = Callable[[AsyncConnection], Awaitable[None]]  # what else is written in a transaction
 
 
@@ -101,12 +103,18 @@ class Database:
     """An open database. ``read`` and ``write`` give a connection inside a transaction."""
 
     def __init__(
-        self, place: Place, reader: AsyncEngine, writer: AsyncEngine, gate: WriteGate | None
+        self,
+        place: Place,
+        reader: AsyncEngine,
+        writer: AsyncEngine,
+        gate: WriteGate | None = None,
+        lookups: _Lookups | None = None,
     ) -> None:
         self._place = place
         self._reader = reader
         self._writer = writer
         self._gate = gate
+        self._lookups = lookups
         self._uses = 0  # under way
         self._at_rest = asyncio.Event()  # none is, since somebody closes it
         self._closes = False
@@ -145,27 +153,31 @@ class Database:
                 f"the database {path} cannot be opened: {e.strerror or e}",
                 hint="Choose a data folder that this user can write to",
             ) from None
-        writer = _sqlite_engine(place, size=1, begin="BEGIN IMMEDIATE")
-        reader = _sqlite_engine(place, size=READERS, begin="BEGIN", reads=True)
-        _on_connect(
-            writer,
+        writer = create_async_engine(place.url, **_sqlite_options(1))
+        reader = create_async_engine(place.url, **_sqlite_options(READERS))
+        lookups = sa.create_engine(place.url.set(drivername="sqlite+pysqlite"), **_sqlite_options(LOOKUPS))
+        _set_up_sqlite(
+            writer.sync_engine,
+            "BEGIN IMMEDIATE",
             f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}",
             f"PRAGMA cache_size=-{WRITER_CACHE_KB}",
         )
-        _on_connect(
-            reader,
-            "PRAGMA query_only=ON",
-            "PRAGMA wal_autocheckpoint=0",
-            f"PRAGMA cache_size=-{READER_CACHE_KB}",
-        )
-        return cls(place, reader, writer, gate)
+        for engine in (reader.sync_engine, lookups):
+            _set_up_sqlite(
+                engine,
+                "BEGIN",
+                "PRAGMA query_only=ON",
+                "PRAGMA wal_autocheckpoint=0",
+                f"PRAGMA cache_size=-{READER_CACHE_KB}",
+            )
+        return cls(place, reader, writer, gate, _Lookups(lookups))
 
     @classmethod
     def _postgres(cls, place: Place) -> Database:
         engine = _postgres_engine(place, size=PG_CONNECTIONS, command_s=COMMAND_S)
         # By default each statement would see what was committed since the one before it.
         reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        return cls(place, reader, engine, None)
+        return cls(place, reader, engine)
 
     async def _check(self) -> None:
         if self._gate is not None:
@@ -230,6 +242,17 @@ class Database:
                     if self._closes:
                         await connection.invalidate()  # no pool will ever close it
 
+    async def look_up(self, find: Callable[[sa.Connection], T]) -> T:
+        """What ``find`` reads in one transaction; for the few rows of an answer that somebody waits for.
+
+        On SQLite all of ``find`` is one trip to a thread. With ``read`` a statement takes eight of them, and
+        each waits for a turn of the event loop: too long while hundreds of hooks a second come."""
+        if self._lookups is not None and not self._closes:
+            with _Told(self._place.secret), self._under_way():
+                return await self._lookups.run(find)
+        async with self.read() as connection:
+            return await connection.run_sync(find)
+
     @contextmanager
     def _under_way(self) -> Iterator[None]:
         self._uses += 1
@@ -281,6 +304,8 @@ class Database:
                 async with asyncio.timeout(CLOSE_S):
                     await self._at_rest.wait()
         await self._reader.dispose()
+        if self._lookups is not None:
+            self._lookups.close()
         if self._gate is None:
             return
         try:
@@ -288,6 +313,31 @@ class Database:
                 await self._writer.dispose()
         finally:
             self._gate.close()
+
+
+class _Lookups:
+    """A plain engine of SQLite, and threads that use it."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="lookup")
+        self._closes = False
+
+    async def run(self, find: Callable[[sa.Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, find)
+
+    def _run(self, find: Callable[[sa.Connection], T]) -> T:
+        with self._engine.connect() as connection:
+            try:
+                return find(connection)
+            finally:
+                if self._closes:
+                    connection.invalidate()  # no pool will ever close it
+
+    def close(self) -> None:
+        self._closes = True
+        self._threads.shutdown(wait=False)
+        self._engine.dispose()
 
 
 class WriteGate:
@@ -351,31 +401,32 @@ async def _postgres_turn(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         yield connection
 
 
-def _sqlite_engine(place: Place, *, size: int, begin: str, reads: bool = False) -> AsyncEngine:
-    engine = create_async_engine(
-        place.url,
-        module=OneErrand(),
-        pool_size=size,
-        max_overflow=0,
-        pool_timeout=BUSY_S,
-        hide_parameters=True,
+def _sqlite_options(size: int) -> dict[str, Any]:
+    return {
+        "pool_size": size,
+        "max_overflow": 0,
+        "pool_timeout": BUSY_S,
+        "hide_parameters": True,
         # The driver's own transactions start late and end before DDL: we say BEGIN ourselves.
-        connect_args={"isolation_level": None, "timeout": BUSY_S},
-    )
-    take_hints(engine.sync_engine)
-    sa.event.listen(engine.sync_engine, "begin", lambda c: begins(c, begin, reads=reads))
-    _on_connect(engine, "PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON")
-    return engine
+        "connect_args": {"isolation_level": None, "timeout": BUSY_S},
+    }
 
 
-def _on_connect(engine: AsyncEngine, *statements: str) -> None:
-    def run(connection: Any, _: object) -> None:
+def _set_up_sqlite(engine: sa.Engine, begin: str, *pragmas: str) -> None:
+    def connected(connection: Any, _: object) -> None:
         cursor = connection.cursor()
-        for statement in statements:
-            cursor.execute(statement)
+        for pragma in (
+            "PRAGMA journal_mode=WAL",
+            "PRAGMA synchronous=FULL",
+            "PRAGMA foreign_keys=ON",
+            *pragmas,
+        ):
+            cursor.execute(pragma)
         cursor.close()
 
-    sa.event.listen(engine.sync_engine, "connect", run)
+    take_hints(engine)
+    sa.event.listen(engine, "connect", connected)
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
 
 
 class _Told:

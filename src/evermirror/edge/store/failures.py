@@ -8,6 +8,7 @@ import sqlite3
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from evermirror.edge.store.own_file import SQLITE_WEATHER
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 # SQLSTATE classes of PostgreSQL that a later attempt may not meet again.
@@ -32,17 +33,6 @@ _PG_OTHER_TABLES = {
 _SQLITE_UNUSABLE = ("no such table", "no such column", "no such index", "Cannot operate on a closed")
 _PG_DAMAGED = ("XX001", "XX002")  # a page, an index
 
-_SQLITE_WEATHER = (
-    "SQLITE_BUSY",
-    "SQLITE_LOCKED",
-    "SQLITE_IOERR",
-    "SQLITE_CANTOPEN",
-    "SQLITE_READONLY",
-    "SQLITE_PERM",
-    "SQLITE_FULL",
-    "SQLITE_NOMEM",
-    "SQLITE_PROTOCOL",
-)
 _SQLITE_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")
 _NO_TEXT = "Could not decode to UTF-8"  # of the driver, which gives it no name
 _RESTORE = "Stop evermirror and restore the database from a backup: `evermirror restore-backup`"
@@ -96,7 +86,7 @@ def _sqlite_failure(error: sqlite3.Error, message: str) -> Failure | None:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(_SQLITE_DAMAGED) or str(error).startswith(_NO_TEXT):
         return _damaged(message, _RESTORE)
-    if not name.startswith(_SQLITE_WEATHER):
+    if not name.startswith(SQLITE_WEATHER):
         return None
     if name.startswith("SQLITE_FULL"):
         return Failure(FailureKind.DISK_FULL, f"the database has no room: {message}")

@@ -30,11 +30,13 @@ async def find(db: Database, key_or_alias: str, *, removed: bool = False) -> Rep
     """By key, else by alias. ``removed`` also finds one that left the catalog; it is told as inactive."""
     if not rows.storable(key_or_alias):
         return None
-    this = {"name": key_or_alias}
-    async with db.read() as c:
-        row = (await c.execute(_EVER_BY_KEY if removed else _BY_KEY, this)).one_or_none()
-        if row is None:
-            row = (await c.execute(_BY_ALIAS, this)).one_or_none()
+    name = {"name": key_or_alias}
+
+    def look(c: sa.Connection) -> rows.Row | None:
+        row = c.execute(_EVER_BY_KEY if removed else _BY_KEY, name).one_or_none()
+        return row if row is not None else c.execute(_BY_ALIAS, name).one_or_none()
+
+    row = await db.look_up(look)
     return None if row is None else rows.repo_out(row)
 
 

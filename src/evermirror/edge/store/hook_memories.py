@@ -5,12 +5,11 @@ A repo is ``hooked`` as long as its hooks are reliable; that is written in the t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.edge.store import events, rows
 from evermirror.edge.store.database import Database
@@ -145,15 +144,15 @@ async def page(db: Database, which: HookPageOf) -> tuple[HookRow, ...]:
         keys: set[str] = set()
         for query in _candidates(which):
             keys.update(await c.scalars(query.limit(limit)))
-        found = await _rows_of(db, c, sorted(keys)[:limit])
+        found = await c.run_sync(_rows_of, db, sorted(keys)[:limit])
     return tuple(found)
 
 
 async def of_keys(db: Database, keys: Sequence[RepoKey]) -> dict[RepoKey, HookRow]:
     if len(keys) > PAGE_MAX:
         raise ValueError(f"{len(keys)} repos were asked for, and at most {PAGE_MAX} can be")
-    async with db.read() as c:
-        found = await _rows_of(db, c, [key for key in keys if rows.storable(key)])
+    asked = [key for key in keys if rows.storable(key)]
+    found = await db.look_up(lambda c: _rows_of(c, db, asked))
     return {row.key: row for row in found if row.memory is not None or row.registration is not None}
 
 
@@ -177,11 +176,10 @@ def _candidates(which: HookPageOf) -> list[sa.Select[tuple[str]]]:
     return queries
 
 
-async def _rows_of(db: Database, c: AsyncConnection, keys: Iterable[str]) -> list[HookRow]:
-    keys = list(keys)
-    known = await c.execute(sa.select(hook_memories).where(db.among_many(hook_memories.c.key, keys)))
+def _rows_of(c: sa.Connection, db: Database, keys: Sequence[str]) -> list[HookRow]:
+    known = c.execute(sa.select(hook_memories).where(db.among_many(hook_memories.c.key, keys)))
     memories = {row.key: _memory_out(row) for row in known}
-    made = await c.execute(sa.select(hook_registrations).where(db.among_many(hook_registrations.c.key, keys)))
+    made = c.execute(sa.select(hook_registrations).where(db.among_many(hook_registrations.c.key, keys)))
     registrations = {row.key: registration_out(row) for row in made}
     return [HookRow(RepoKey(key), memories.get(key), registrations.get(key)) for key in keys]
 

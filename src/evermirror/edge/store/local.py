@@ -27,15 +27,7 @@ from evermirror.model.messages import ApplySettings
 from evermirror.model.refs import RefsDigest
 from evermirror.model.repo import RepoKey
 
-_ASSIGNED = """
-CREATE TABLE assigned (
-    key TEXT PRIMARY KEY,
-    spec TEXT NOT NULL,       -- JSON
-    following INTEGER NOT NULL,
-    paused INTEGER NOT NULL
-) WITHOUT ROWID;
-"""
-_REPOS = """
+_SCHEMA = """
 CREATE TABLE repos (
     key TEXT PRIMARY KEY,
     fast REAL NOT NULL, middle REAL NOT NULL, slow REAL NOT NULL,
@@ -52,23 +44,15 @@ CREATE TABLE repos (
     rhythm BLOB               -- rhythms.py
 ) WITHOUT ROWID;
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-"""
-
-_TOLD = """
+CREATE TABLE assigned (
+    key TEXT PRIMARY KEY,
+    spec TEXT NOT NULL,       -- JSON
+    following INTEGER NOT NULL,
+    paused INTEGER NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE told (what TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 """
-
-_LAYOUT = Layout(
-    version=5,
-    schema=_REPOS + _ASSIGNED + _TOLD,
-    upgrades={
-        1: "ALTER TABLE repos ADD COLUMN guard TEXT;",
-        2: _ASSIGNED,
-        3: _TOLD,
-        4: "ALTER TABLE repos ADD COLUMN rhythm BLOB;",
-    },
-    check=lambda connection: _load(connection),
-)
+_LAYOUT = Layout(version=1, schema=_SCHEMA, check=lambda connection: _load(connection))
 _SAVE = "INSERT OR REPLACE INTO repos VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 
 

@@ -66,7 +66,7 @@ def _is_newest(connection: sa.Connection) -> bool:
     """Nearly every start: told without Alembic, which would stay in memory."""
     if not sa.inspect(connection).has_table(_VERSION.name):
         return False
-    newest = max(step.name.partition("_")[0] for step in (_HERE / "versions").glob("[0-9]*.py"))
+    newest = max(step.name.partition("_")[0] for step in (FOLDER / "versions").glob("[0-9]*.py"))
     return connection.scalars(sa.select(_VERSION.c.version_num)).all() == [newest]
 
 
@@ -77,7 +77,7 @@ def _upgrade(connection: sa.Connection) -> tuple[Migration, ...]:
     steps = steps_after(_revision(connection))
     if steps:
         config = Config()
-        config.set_main_option("script_location", _escaped(_HERE))
+        config.set_main_option("script_location", _escaped(FOLDER))
         config.attributes["connection"] = connection
         _drop_views(connection)
         command.upgrade(config, "head")
@@ -119,7 +119,7 @@ _VIEWS = {
 }
 
 
-_HERE = Path(__file__).parent / "migrations"
+FOLDER = Path(__file__).parent / "migrations"
 _VERSION = sa.table("alembic_version", sa.column("version_num"))  # Alembic's own
 
 
@@ -138,7 +138,7 @@ def steps_after(current: str | None) -> tuple[Migration, ...]:
     """What is to run on a database that is at this step, oldest first; raises for one that is not known."""
     from alembic.script import ScriptDirectory
 
-    scripts = ScriptDirectory(str(_HERE))
+    scripts = ScriptDirectory(str(FOLDER))
     newest_first = list(scripts.walk_revisions())
     if current is not None and current not in {s.revision for s in newest_first}:
         newest = newest_first[0].revision

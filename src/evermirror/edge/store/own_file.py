@@ -24,8 +24,9 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-# Trouble of the disk or of another process: the file may be whole. Every other error means damage.
-_WEATHER = (
+# SQLite's errors that come from the disk or from another process: the file may be whole, and a later try may
+# succeed. Of a file that this program wrote alone, every other error means damage.
+SQLITE_WEATHER = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
     "SQLITE_IOERR",
@@ -127,7 +128,7 @@ def _open(path: Path, layout: Layout, clock: Callable[[], float]) -> tuple[sqlit
         except (EnvironmentUnfit, OSError, MemoryError):
             raise
         except Exception as e:  # a flipped byte comes up as any of them
-            if getattr(e, "sqlite_errorname", "").startswith(_WEATHER):
+            if getattr(e, "sqlite_errorname", "").startswith(SQLITE_WEATHER):
                 raise
             aside = _move_aside(path, clock())
             log.warning("local_state_rebuilt", reason=f"{type(e).__name__}: {e}", kept=str(aside))

@@ -119,7 +119,7 @@ tasks = sa.Table(
     sa.Column("id", _id(), primary_key=True),
     # No foreign key: a report may speak of a repo that nobody knows any more, and must not block the others.
     sa.Column("repo", _text(), nullable=False),
-    # The repo's class when it was made; normal for tasks that are older than this column.
+    # The repo's class when it was made.
     sa.Column("priority", _text(), nullable=False, server_default=Priority.NORMAL.value),
     sa.Column("status", _text(), nullable=False),
     sa.Column("trigger", _text(), nullable=False),
@@ -367,7 +367,7 @@ pull_course = sa.Table(
     metadata,
     sa.Column("at", sa.Double(), primary_key=True),
     *_progress(),
-    # What sources bore; null: of a time before this was noted, or the load was not known.
+    # What sources bore; null: it was not known.
     sa.Column("slots", _count()),
     sa.Column("running", _count()),
     sa.Column("queued", _count()),
