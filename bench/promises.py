@@ -212,13 +212,6 @@ COORDINATOR = (
         250,
     ),
     Promise(
-        "coordinator-memory-next",
-        "coordinator",
-        "issue 11 (next step)",
-        "the coordinator takes at most 150 MB without workers",
-        150,
-    ),
-    Promise(
         "coordinator-crowd-memory",
         "coordinator",
         f"issue 5; {SPEC}, Coordinator",

@@ -153,7 +153,7 @@ def _at_most(
 def _lines(f: Figures, smallest: Figures, workers: int) -> list[Line]:
     assert f.joined is not None
     bare = f"libraries and our own code take {smallest.quickest.rss_mb:.0f} MB with {smallest.repos:,} repos"
-    memory, ready = "coordinator-memory coordinator-memory-next", "coordinator-ready"
+    memory, ready = "coordinator-memory", "coordinator-ready"
     return [
         _at_most(f"{f.repos:,} repos: a first start, which stores all", "s wall", [f.first.wall_s]),
         _at_most("a start until it is ready", "s wall", [s.wall_s for s in f.starts], 5.0, ready),

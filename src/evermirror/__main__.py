@@ -24,20 +24,10 @@ def main() -> int:
     from evermirror.importing import kept_for_good
 
     with kept_for_good():
-        _import_structlog()
         from evermirror.faces.cli.program import run
 
     debug = "--debug" in args or bool(os.environ.get("EVERMIRROR_DEBUG"))
     return run([a for a in args if a != "--debug"], name, debug=debug)  # accepted before and after a command
-
-
-def _import_structlog() -> None:
-    """It imports rich where that is installed, for tracebacks in colour, which our logs never have: 3 MB of
-    every node, and 40 ms of every command."""
-    sys.modules["rich"] = None  # type: ignore[assignment]
-    import structlog  # noqa: F401
-
-    del sys.modules["rich"]
 
 
 if __name__ == "__main__":

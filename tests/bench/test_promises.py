@@ -61,9 +61,9 @@ def test_a_promise_is_judged_by_its_own_goal_on_lines_it_shares():
     assert found["poll"].state is State.MET
     assert found["poll-next"].state is State.MET
     assert found["poll-clients"].state is State.SHOWN
-    assert found["coordinator-memory"].state is State.MET
-    assert found["coordinator-memory-next"].state is State.MISSED
-    assert found["coordinator-memory-next"].limit == MEMORY.limit
+    assert found["coordinator-memory"].state is State.MISSED
+    assert found["coordinator-memory"].limit == MEMORY.limit
+    assert found["coordinator-crowd-memory"].state is State.MET
     assert found["growth-poll"].state is State.SHOWN
     assert found["hooks-one"].state is State.ABSENT
     assert found["sync"].state is State.ABSENT
@@ -81,6 +81,6 @@ def test_a_promise_on_several_lines_is_met_only_by_all():
 
 
 def test_one_sentence_counts_what_was_met():
-    keys = ("poll", "poll-next", "coordinator-memory", "coordinator-memory-next", "growth-poll", "sync")
+    keys = ("poll", "poll-next", "coordinator-memory", "coordinator-crowd-memory", "growth-poll", "sync")
     text = summary(verdicts(RECORD, [PROMISES[k] for k in keys]))
     assert text == "3 of 4 promised figures met, 1 more promised to be shown and shown, 1 not measured."

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import pytest
 
 from evermirror.core.pull.layers import LEFT, ProjectChange
 from evermirror.edge.git.credentials import Credential
-from evermirror.errors import ConfigError, UsageError
+from evermirror.errors import UsageError
 from evermirror.model.discovery import RunState
 from evermirror.model.failure import FailureError
 from evermirror.model.forge import Forge
@@ -17,10 +16,8 @@ from evermirror.model.pull import Project, PullConfig, Target, TargetSpec
 from evermirror.model.push import TargetId
 from evermirror.model.repo import Host, Priority, RepoKey
 from evermirror.model.url import UrlRules
-from evermirror.nodes.all_in_one import UpOptions, up
 from evermirror.nodes.coordinator.discovery import discovery_parts
 from evermirror.nodes.coordinator.discovery.credential_watch import Use, uses_of
-from evermirror.nodes.coordinator.discovery.discovering import Discovering
 from evermirror.nodes.coordinator.discovery.discovering_checks import checked_spec
 from evermirror.nodes.coordinator.discovery.discovering_listing import (
     PAGES_MAX,
@@ -31,7 +28,6 @@ from evermirror.nodes.coordinator.discovery.discovering_listing import (
 from evermirror.nodes.coordinator.discovery.discovering_projects import taken_over
 from evermirror.nodes.coordinator.discovery.discovery_parts import Paces
 from tests.core.discover.small import a_project, a_spec
-from tests.support.stage import Stage
 
 
 def test_a_group_that_is_too_large_is_refused_with_what_to_do():
@@ -118,19 +114,3 @@ def test_the_pace_of_an_instance_is_shared_and_those_kept_are_bounded(monkeypatc
         assert paces.of("https://0.example") is first, "it is in use"
     assert paces.of("https://1.example") is not second
     assert len(paces) == 3
-
-
-@pytest.mark.parametrize("asked_by", ["a group that is followed", "hooks that are registered"])
-async def test_a_broken_library_is_found_at_the_start_where_forges_are_asked(
-    tmp_path, upstream, monkeypatch, asked_by
-):
-    stage = Stage(tmp_path, upstream)
-    config = stage.config()
-    if asked_by == "a group that is followed":
-        monkeypatch.setattr(Discovering, "specs", lambda self: (a_spec(),))
-    else:
-        config = stage.config(webhooks={"url": "https://mirror.example.org"})
-    monkeypatch.setitem(sys.modules, "httpx2", None)
-    with pytest.raises(ConfigError, match="the settings need httpx2, which cannot be imported"):
-        async with up(config, UpOptions()):
-            pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,7 @@ import structlog
 from evermirror.config import Config, load_config
 from evermirror.core.watch.events import AlertSettings, Channel
 from evermirror.core.watch.texts import compose_test
-from evermirror.edge.notify.http import Poster
 from evermirror.edge.notify.sender import NotSent
-from evermirror.errors import ConfigError
 from evermirror.log import setup_logging
 from evermirror.model.alert import Message
 from evermirror.nodes.senders import make_senders
@@ -120,29 +117,3 @@ async def test_no_secret_is_in_reasons_or_logs_when_nobody_is_there(tmp_path, lo
 
 async def _hang_up(c: Conversation) -> None:
     await c.reader.read(100)
-
-
-@pytest.mark.parametrize(
-    ("library", "channel"),
-    [
-        ("httpx2", 'type = "webhook"\nurl = "https://example.org/x"\nsecret = "a secret of some length"'),
-        ("aiosmtplib", 'type = "mail"\nhost = "m.example"\nsender = "a@example.org"\nto = ["b@example.org"]'),
-    ],
-)
-def test_a_broken_library_is_found_at_the_start_where_a_channel_needs_it(
-    tmp_path, monkeypatch, library, channel
-):
-    monkeypatch.setitem(sys.modules, library, None)
-    file = tmp_path / "evermirror.toml"
-    file.write_text(f"[channels.a]\n{channel}\n")
-    with pytest.raises(ConfigError, match=f"the settings need {library}, which cannot be imported"):
-        make_senders(load_config(file, {}, {}))
-    syslog = '[channels.a]\ntype = "syslog"\ntransport = "tcp"\naddress = "127.0.0.1:1"\n'
-    file.write_text(syslog)
-    assert list(make_senders(load_config(file, {}, {}))) == ["a"]
-
-
-async def test_one_broken_library_does_not_hide_the_reasons_of_another(monkeypatch):
-    monkeypatch.setitem(sys.modules, "aiosmtplib", None)
-    with pytest.raises(NotSent):
-        await Poster("http://127.0.0.1:9/x").post(b"{}", {})

@@ -19,21 +19,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
+
+import httpx2
 
 from evermirror.edge.forge.pinned import Answer, Pinned, TooLongError
 from evermirror.edge.forge.words import SAID_MAX, WORDS_MAX, refusal
 from evermirror.edge.git.credentials import Redactor
 from evermirror.errors import InvalidUrl
-from evermirror.importing import later
 from evermirror.model.failure import Failure, FailureError, FailureKind
 from evermirror.model.printable import one_line
-
-if TYPE_CHECKING:
-    import httpx2
-else:
-    httpx2 = later("httpx2")
 
 RETRY_AFTER_MAX_S = 86_400.0  # what a forge may ask for; more is taken for a mistake
 COUNT_DIGITS_MAX = 18

@@ -7,15 +7,9 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from evermirror.importing import later
-
-if TYPE_CHECKING:
-    import httpx2
-else:
-    httpx2 = later("httpx2")
+import httpx2
 
 CONNECT_S = 10.0
 _HTTP_PORTS = {"https": 443, "http": 80}

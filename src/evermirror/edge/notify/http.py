@@ -11,16 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from evermirror.edge.notify.reasons import TIMEOUT_S, Reasons, Trust, secrets_of_url
-from evermirror.importing import later, need
+import httpx2
 
-if TYPE_CHECKING:
-    import httpx2
-else:
-    httpx2 = later("httpx2")
+from evermirror.edge.notify.reasons import TIMEOUT_S, Reasons, Trust, secrets_of_url
 
 ANSWER_BYTES_MAX = 64_000
 RETRY_AFTER_MAX_S = 3600.0  # whoever asks for more is asked again all the same
@@ -47,7 +42,6 @@ class Poster:
         timeout_s: float = TIMEOUT_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        need("httpx2")
         self._url = url
         self._trust = Trust(ca_file)
         self._timeout_s = timeout_s

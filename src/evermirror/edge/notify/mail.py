@@ -17,12 +17,12 @@ from email.utils import format_datetime, make_msgid
 from enum import Enum
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import aiosmtplib
 import structlog
 
 from evermirror.edge.notify.here import host_name
-from evermirror.edge.notify.reasons import MASK, TIMEOUT_S, Reasons, Trust, weather
+from evermirror.edge.notify.reasons import MASK, TIMEOUT_S, WEATHER, Reasons, Trust
 from evermirror.edge.notify.words import (
     ABOUT_BYTES_MAX,
     TEXT_BYTES_MAX,
@@ -35,13 +35,7 @@ from evermirror.edge.notify.words import (
     subject,
     when,
 )
-from evermirror.importing import later, need
 from evermirror.model.alert import Level, Message, MessageItem, Turn
-
-if TYPE_CHECKING:
-    import aiosmtplib
-else:
-    aiosmtplib = later("aiosmtplib")
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +75,6 @@ class Mail:
     def __init__(
         self, settings: MailSettings, *, timeout_s: float = TIMEOUT_S, clock: Callable[[], float] = time.time
     ) -> None:
-        need("aiosmtplib")
         self._settings = settings
         self._timeout_s = timeout_s
         self._clock = clock
@@ -98,7 +91,7 @@ class Mail:
             async with self._reasons.bounded(self._timeout_s - GOODBYE_S):
                 client = self._client(context)  # refuses settings that it cannot use
                 remark = await self._hand_over(client, mail)
-            with suppress(*weather()):
+            with suppress(*WEATHER):
                 async with asyncio.timeout(GOODBYE_S):
                     await client.quit()
         finally:

@@ -7,11 +7,13 @@ import base64
 import os
 import re
 import ssl
-import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+
+import aiosmtplib
+import httpx2
 
 from evermirror.edge.notify.sender import NotSent
 from evermirror.model.printable import one_line
@@ -19,15 +21,9 @@ from evermirror.model.printable import one_line
 TIMEOUT_S = 10.0  # for a whole message: name, connection, TLS, answer
 WORDS_MAX = 300  # of what the other side says; the rest is of no use to people
 MASK = "***"
-_OF_LIBRARIES = (("httpx2", "HTTPError"), ("httpx2", "InvalidURL"), ("aiosmtplib", "SMTPException"))
+# What networks, certificates and other people's servers do. Anything else is a mistake of ours.
+WEATHER = (OSError, EOFError, ValueError, httpx2.HTTPError, httpx2.InvalidURL, aiosmtplib.SMTPException)
 PART_CHARS_MIN = 6  # of a URL: a shorter one is no token, and would blot out ordinary words
-
-
-def weather() -> tuple[type[Exception], ...]:
-    """What networks, certificates and other people's servers do. Anything else is a mistake of ours. A
-    library that nobody imported has raised nothing."""
-    imported = ((sys.modules.get(module), name) for module, name in _OF_LIBRARIES)
-    return (OSError, EOFError, ValueError, *(getattr(module, name) for module, name in imported if module))
 
 
 class Reasons:
@@ -59,7 +55,7 @@ class Reasons:
                 yield
         except TimeoutError:
             raise self.not_sent(f"no answer within {timeout_s:g} s") from None
-        except weather() as error:
+        except WEATHER as error:
             raise self.not_sent(_told(error)) from None
 
 

@@ -17,16 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from evermirror.core.pull.node_load import NodeSample
-from evermirror.importing import later, need
+import httpx2
 
-if TYPE_CHECKING:
-    import httpx2
-else:
-    httpx2 = later("httpx2")
+from evermirror.core.pull.node_load import NodeSample
 
 TEXT_BYTES_MAX = 2_000_000  # a node exporter tells some 100 kB
 TIMEOUT_S = 5.0  # of everything together
@@ -53,7 +48,6 @@ class NodeExporter:
     """One exporter. ``name`` is its host, for people."""
 
     def __init__(self, url: str, ca_file: Path | None = None) -> None:
-        need("httpx2")
         self._url = url
         self._ca_file = ca_file
         self._context: ssl.SSLContext | None = None  # made once: reading the roots takes a while

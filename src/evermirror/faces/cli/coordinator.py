@@ -10,7 +10,7 @@ from evermirror.faces.cli.help import Command, Group
 from evermirror.faces.cli.options import ConfigFile, DataDir, overrides
 from evermirror.faces.cli.output import say
 from evermirror.faces.cli.starting import node_settings
-from evermirror.importing import import_lean, kept_for_good
+from evermirror.importing import kept_for_good
 
 app = typer.Typer(cls=Group, help="Run the coordinator of a fleet, or prepare one.")
 
@@ -50,7 +50,6 @@ def coordinator(
         catalog__sources=catalog,
     )
     with kept_for_good():
-        import_lean()
         from evermirror.nodes.coordinator.coordinator_node import run
 
     raise typer.Exit(run(loaded, settings, accept_removals=accept_removals))

@@ -8,7 +8,7 @@ import typer
 
 from evermirror.faces.cli.options import ConfigFile, DataDir
 from evermirror.faces.cli.starting import node_settings
-from evermirror.importing import import_lean, kept_for_good
+from evermirror.importing import kept_for_good
 
 
 def up(
@@ -45,7 +45,6 @@ def up(
         catalog__sources=catalog,
     )
     with kept_for_good():
-        import_lean()
         from evermirror.nodes.all_in_one import UpOptions, run
 
     options = UpOptions(playground=playground, accept_removals=accept_removals)

@@ -20,7 +20,6 @@ from evermirror.nodes import lifecycle
 from evermirror.nodes.basics import credentials_of, git_settings
 from evermirror.nodes.clock import SteadyClock
 from evermirror.nodes.coordinator.door import Door
-from evermirror.nodes.coordinator.footprint import let_files_go
 from evermirror.nodes.coordinator.front import check_exposure, http_front
 from evermirror.nodes.coordinator.lead import Lead, fleet_settings, leading
 from evermirror.nodes.coordinator.own_ca import pki_folder
@@ -108,7 +107,6 @@ async def coordinating(config: Config, *, accept_removals: bool = False) -> Asyn
         await lead.begin(stack)
         door = Door(config, lead.store, lead.reception.serve, lead.supervisor)
         server = await stack.enter_async_context(door.open())
-        let_files_go()  # everything has started
         yield CoordinatorNode(config, url, server.port, lead, lead.supervisor)
 
 

@@ -14,7 +14,6 @@ from evermirror.edge.forge.pinned import Resolve
 from evermirror.edge.git.credentials import Credential, Credentials
 from evermirror.edge.net.resolver import Resolver
 from evermirror.edge.store.store import Store
-from evermirror.importing import need
 from evermirror.model.forge import Forge
 from evermirror.model.url import DEFAULT_PORTS, UrlRules, parse_url
 from evermirror.nodes.basics import url_rules
@@ -98,8 +97,6 @@ async def make_discovering(
     parts = RunParts(store, forges, projects, branches, hooks, rules, clock, asyncio.sleep)
     discovering = Discovering(parts, known, alerting.told)
     await discovering.load()
-    if discovering.specs():
-        need("httpx2")
 
     def uses() -> set[Use]:
         return uses_of(discovering.specs(), pulling.projects(), known)

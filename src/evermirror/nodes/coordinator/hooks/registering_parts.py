@@ -13,7 +13,6 @@ from evermirror.edge.forge.make import GITHUB_PATIENCE
 from evermirror.edge.git.credentials import Credential, Credentials, Redactor
 from evermirror.edge.net.resolver import Resolver
 from evermirror.edge.store.store import Store
-from evermirror.importing import need
 from evermirror.model.forge import Forge
 from evermirror.nodes.basics import url_rules
 from evermirror.nodes.coordinator.discovery.discovery_parts import Paces, resolving
@@ -37,8 +36,6 @@ async def make_registering(
 ) -> Registering:
     """With the order that a stop cut short, if any. ``resolver`` checks the addresses that forges have;
     ``paces`` are shared with all who ask them."""
-    if config.webhooks.url:
-        need("httpx2")
     resolve = resolving(resolver, url_rules(config))
 
     def open_hooks(forge: Forge, base_url: str, credential: Credential) -> ForgeHooks:
