@@ -22,7 +22,6 @@ from evermirror.core.fleet.decisions import (
     AckReports,
     Action,
     Alert,
-    GrantLease,
     Refuse,
     Send,
     Undelivered,
@@ -35,9 +34,6 @@ from evermirror.core.fleet.events import (
     Event,
     HeartbeatHeard,
     HeldTold,
-    LeaseAsked,
-    LeaseLimitSet,
-    LeaseReturned,
     Moment,
     RangesCompared,
     Ticked,
@@ -46,7 +42,7 @@ from evermirror.core.fleet.events import (
 )
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.model.worker import WorkerId
-from evermirror.sim.fleet.messages import Beat, Compared, Hello, LeaseWish, Report, Told, Took
+from evermirror.sim.fleet.messages import Beat, Compared, Hello, Report, Told, Took
 from evermirror.sim.fleet.network import DOWN, UP, Link
 
 if TYPE_CHECKING:
@@ -73,7 +69,6 @@ class SimCoordinator:
         self._waiting: deque[tuple[Link | None, Any]] = deque()
         self._greetings = 0  # among them
         self._ids: dict[int, WorkerId] = {}  # by session
-        self._sessions: dict[WorkerId, int] = {}  # the newest of each
         self._mono_base = 0.0
 
     @property
@@ -97,8 +92,6 @@ class SimCoordinator:
         self.alerts.clear()
         self.world.tell(f"coordinator started, epoch {self.epoch}")
         self.world.checks.on_restart(self.world.time.now)
-        if self.world.plan.lease_limit is not None:
-            self._handle(LeaseLimitSet(self.world.plan.lease_limit))
         self.take_in_catalog()
         self.world.witness.introduce()
         self._tick(self.epoch)
@@ -114,7 +107,6 @@ class SimCoordinator:
         self._waiting.clear()
         self._greetings = 0
         self._ids.clear()
-        self._sessions.clear()
         self.world.network.coordinator_died(told=told)
 
     def arm(self, point: CrashPoint) -> None:
@@ -208,8 +200,6 @@ class SimCoordinator:
                 self.world.witness.heard(link.index, copies)
             case Compared(ranges, copies):
                 self._handle(RangesCompared(worker, session, ranges, copies))
-            case LeaseWish(task, back):
-                self._handle(LeaseReturned(worker, task) if back else LeaseAsked(worker, task))
             case None:
                 del self._ids[session]
                 self._handle(WorkerDisconnected(worker, session))
@@ -254,14 +244,11 @@ class SimCoordinator:
         match action:
             case Send():
                 self._send(action.session, action)
-            case GrantLease(worker):
-                self._send(self._sessions.get(worker, 0), action)
             case AckReports(worker, session, generation, seq):
                 self.world.checks.on_report_acked(worker, generation, seq, self.world.time.now)
                 self._send(session, action)
             case Welcome(session, worker):
                 self._ids[session] = worker
-                self._sessions[worker] = session
                 self._send(session, action)
             case Refuse(session):
                 self._send(session, action)

@@ -53,12 +53,6 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseWish:
-    task: int
-    back: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """``kind`` is one of the reports of ``core.fleet.events``, ``rest`` what follows its id."""
 

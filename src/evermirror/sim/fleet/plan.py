@@ -27,7 +27,6 @@ class Plan:
     serving: bool = False  # people read from the first worker's machine
     slots: int = 10  # clones at once on a worker
     witness: float = 0.0  # share of the repos that the aggregator fetches
-    lease_limit: int | None = None
     duration_s: float = 4 * HOUR
     calm_s: float = 1 * HOUR  # at the end: no new faults
     join_s: float = 30.0  # within it the first workers start

@@ -29,7 +29,6 @@ from evermirror.core.fleet.decisions import (
     Assignment,
     Command,
     CompareRanges,
-    GrantLease,
     Nudge,
     Refuse,
     Release,
@@ -217,8 +216,6 @@ class SimWorker:
             case Refuse():
                 self._unplug(told=True)
                 self.world.time.after(REFUSED_S, self._connect, self.boot)
-            case GrantLease():
-                self.world.leases.granted(self.index, message)
             case _:
                 self.world.broken("commands", f"{self.name} got {message!r}")
 

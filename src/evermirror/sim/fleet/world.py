@@ -29,7 +29,6 @@ from evermirror.sim.fleet.hooks import Checks, NoChecks, Silence, Teller
 from evermirror.sim.fleet.network import Link, Network
 from evermirror.sim.fleet.plan import Outcome, Plan, Sample
 from evermirror.sim.fleet.store import SimStore
-from evermirror.sim.fleet.tasks import Tasks
 from evermirror.sim.fleet.witness import Witness
 from evermirror.sim.fleet.worker import Lie, SimWorker
 
@@ -55,7 +54,6 @@ class World:
         )
         self.catalog = Catalog(self.rng, private=plan.private, replicas=plan.replicas, dead=plan.dead)
         self.witness = Witness(self, plan.witness)
-        self.leases = Tasks(self, plan.lease_limit)
         self.workers: list[SimWorker] = []
         self.clones = self.relayed = self.deleted = 0
         self.cloned_mb = 0.0
@@ -79,7 +77,6 @@ class World:
         self.catalog.commit(put=self.catalog.new(plan.repos))
         self.coordinator.start()
         self.join(plan.workers, within_s=plan.join_s)
-        self.leases.begin()
         Mischief(self, plan.faults, self.calm_at).begin()
         self.time.after(plan.sweep_s, self._sweep)
         self.time.after(plan.sample_s, self._sample)

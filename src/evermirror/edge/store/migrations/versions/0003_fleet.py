@@ -1,4 +1,4 @@
-"""Workers, where repos are, leases, and reports taken by generation."""
+"""Workers, where repos are, and reports taken by generation."""
 
 from __future__ import annotations
 
@@ -38,12 +38,6 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index("ix_copies_worker", "copies", ["worker"])
-    op.create_table(
-        "leases",
-        sa.Column("worker", sa.Integer(), primary_key=True),
-        sa.Column("task", sa.BigInteger(), primary_key=True),
-        sa.Column("until", sa.Double(), nullable=False),
-    )
     # The rows of before are of worker processes that had no identity; no report of theirs can come again.
     op.drop_table("reports_taken")
     op.create_table(
