@@ -16,7 +16,6 @@ from evermirror.core.fleet.decisions import (
     CopyRow,
     DropCopies,
     PutCopies,
-    PutLease,
     PutSalt,
     PutWorker,
     ReportTaken,
@@ -212,7 +211,7 @@ async def test_a_large_placement_is_read_in_parts_and_written_as_a_whole(store):
     assert await placed(store) == {("example.org/7", 2): copy("example.org/7", 2)}
 
 
-# Reports and leases
+# Reports
 
 
 async def test_the_last_generations_of_a_worker_are_kept_oldest_first(store):
@@ -235,15 +234,6 @@ async def test_the_last_generations_of_a_worker_are_kept_oldest_first(store):
     ]
     await decide(store, ReportTaken(1, 30, 1))
     assert (await reports(store))[:4] == [(1, 40, 1), (1, 20, 2), (1, 50, 3), (1, 30, 1)]
-
-
-async def test_leases_are_kept_until_they_are_given_back(store):
-    await decide(store, PutLease(7, 1, 5.5), PutLease(7, 2, 6.5), PutLease(8, 1, 7.5), PutLease(8, 1, None))
-    await decide(store, PutLease(7, 1, 9.5), PutLease(9, 9, None))
-    assert sorted((r.worker, r.task, r.until_s) for r in (await store.load_fleet()).leases) == [
-        (1, 7, 9.5),
-        (2, 7, 6.5),
-    ]
 
 
 # Decisions
@@ -280,7 +270,6 @@ fleet_writes = st.one_of(
     st.lists(st.tuples(key_, worker_), max_size=4).map(lambda copies: DropCopies(tuple(copies))),
     st.builds(PutSalt, key_, st.integers(0, 255)),
     st.builds(ReportTaken, worker_, st.integers(0, 9), st.integers(1, 99)),
-    st.builds(PutLease, st.integers(0, 2), worker_, st.none() | st.floats(0, 1e9)),
 )
 
 
@@ -288,7 +277,7 @@ class Twin:
     """The obvious way: one write after the other."""
 
     def __init__(self):
-        self.copies, self.salts, self.reports, self.leases = {}, dict.fromkeys(KEYS, 0), {}, {}
+        self.copies, self.salts, self.reports = {}, dict.fromkeys(KEYS, 0), {}
 
     def take(self, write):
         match write:
@@ -305,10 +294,6 @@ class Twin:
                 known[generation] = seq
                 if len(known) > 4:
                     del known[next(iter(known))]
-            case PutLease(task, of, until_s):
-                self.leases.pop((of, task), None)
-                if until_s is not None:
-                    self.leases[of, task] = until_s
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -317,7 +302,7 @@ async def test_batches_leave_what_one_write_after_the_other_would(url, batches):
     store = await Store.open(url)
     try:
         async with store._db.write() as c:
-            for name in ("copies", "leases", "reports_taken", "repos", "workers"):
+            for name in ("copies", "reports_taken", "repos", "workers"):
                 await c.execute(sa.text(f"DELETE FROM {name}"))  # noqa: S608
         await store.upsert_repos(map(repo, KEYS))
         await decide(store, *(PutWorker(worker(i)) for i in range(3)))
@@ -333,7 +318,6 @@ async def test_batches_leave_what_one_write_after_the_other_would(url, batches):
         assert {key: int(table.salt[table.row_of(key)]) for key in KEYS} == twin.salts
         kept = [(of, g, seq) for of in sorted(twin.reports) for g, seq in twin.reports[of].items()]
         assert await reports(store) == kept
-        assert {(r.worker, r.task): r.until_s for r in restored.leases} == twin.leases
     finally:
         await store.close()
 

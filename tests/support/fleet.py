@@ -23,11 +23,9 @@ from evermirror.core.fleet.decisions import (
     CopyRow,
     Decision,
     DropCopies,
-    GrantLease,
     Nudge,
     Other,
     PutCopies,
-    PutLease,
     PutSalt,
     PutWorker,
     Refuse,
@@ -81,7 +79,6 @@ class Store:
         self.workers: dict[WorkerId, WorkerRecord] = {}
         self.salts: dict[RepoKey, int] = {}
         self.reports: dict[tuple[WorkerId, int], ReportTaken] = {}
-        self.leases: dict[tuple[WorkerId, int], PutLease] = {}
         self.catalog: dict[RepoKey, CatalogRepo] = {}
         self.removed: dict[RepoKey, None] = {}
 
@@ -99,8 +96,6 @@ class Store:
                     self.workers[record.id] = record
                 case ReportTaken(worker, generation, _):
                     self.reports[worker, generation] = write
-                case PutLease(task, worker, _):
-                    self.leases[worker, task] = write
 
     def restored(self) -> Restored:
         return Restored(
@@ -109,7 +104,6 @@ class Store:
             removed=tuple(self.removed),
             copies=tuple(self.copies.values()),
             reports=tuple(self.reports.values()),
-            leases=tuple(self.leases.values()),
         )
 
 
@@ -188,7 +182,7 @@ class Fleet:
                     worker = self._of_session(session)
                     if worker is not None:
                         worker.connected = False
-                case Welcome() | GrantLease() | Alert() | Undelivered():
+                case Welcome() | Alert() | Undelivered():
                     pass
         return decision
 

@@ -147,11 +147,19 @@ def test_values_that_cannot_be_are_passed_over(value):
     assert sample_of(f'node_cpu_seconds_total{{cpu="0",mode="idle"}} {value}\n', 0.0).cpus == {}
 
 
+@pytest.mark.parametrize("bad", ['{ ="x"} 1', " " + "9" * 400, " 1 " + "9" * 400, "{", "{a=1} 1", "} 1"])
+def test_a_bad_line_costs_no_other(bad):
+    good = 'node_cpu_seconds_total{cpu="0",mode="idle"} 7'
+    text = f"{good}\nnode_cpu_seconds_total{bad}\n{good.replace('idle', 'user')}\n"
+    assert list(sample_of(text, 0.0).cpus.values()) == [{"idle": 7.0, "user": 7.0}]
+
+
 pieces = st.sampled_from(
     [
         "node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_memory_MemTotal_bytes",
         "node_procs_running", "namedprocess_namegroup_num_procs", '{cpu="0",mode="idle"}', '{cpu="1"',
         'mode="user"}', "{", "}", '"', "\\", " ", "\n", "1", "1e308", "NaN", "-5", "0", '{groupname="git"}',
+        "=", ",", "\t", "#", "9" * 400,
     ]
 )  # fmt: skip
 

@@ -387,6 +387,51 @@ async def test_health_is_told_as_it_is(served: Served):
         assert (await unknown.read()).status == states.SERVICE_UNKNOWN
 
 
+async def test_a_watcher_that_never_reads_holds_up_no_change():
+    async def nobody(_: str) -> None:
+        return None
+
+    async def accept(peer: Peer) -> None:
+        await peer.receive()
+
+    states = health_pb2.HealthCheckResponse
+    async with GrpcServer("127.0.0.1:0", tls=None, authenticate=nobody, accept=accept) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(watch_without_reading())
+        async with aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            await asyncio.sleep(0.5)  # until its answer waits to be sent
+            for serving in (True, False, True):
+                async with asyncio.timeout(10):
+                    await server.tell_serving(serving)
+                told = (await stub.Check(health_pb2.HealthCheckRequest())).status
+                assert told == (states.SERVING if serving else states.NOT_SERVING)
+        writer.close()
+
+
+def watch_without_reading() -> bytes:
+    """HTTP/2 that asks for Health.Watch, and lets the server send no byte of the answer."""
+
+    def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+        return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": "/grpc.health.v1.Health/Watch",
+        ":authority": "x",
+        "te": "trailers",
+        "content-type": "application/grpc",
+    }
+    block = b"".join(
+        b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
+        for name, value in headers.items()
+    )
+    no_window = frame(4, 0, 0, (4).to_bytes(2, "big") + bytes(4)) + frame(4, 1, 0, b"")  # SETTINGS, their ACK
+    request = frame(1, 4, 1, block) + frame(0, 1, 1, bytes(5))  # HEADERS, DATA: an empty message
+    return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + no_window + request
+
+
 async def test_only_so_many_may_watch(served: Served):
     channels = [channel_to(served) for _ in range(3)]
     calls = [

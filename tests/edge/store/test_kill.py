@@ -37,8 +37,6 @@ CHILD = textwrap.dedent(
                 PutCopies(copies),
                 *(PutSalt(k, n % 256) for k in keys),
                 ReportTaken(0, 1, n),
-                PutLease(1, n, 5.0),
-                PutLease(1, n - 1, None),
             ),
             (TaskRecorded(keys[0], Outcome(TaskStatus.SUCCESS, float(n), float(n))), WorkerBound(n, n)),
         )
@@ -82,7 +80,6 @@ async def left(url):
             "report": [r.seq for r in restored.reports],
             "workers": len(list(restored.workers)),
             "bound": len(await store.bound_tokens()),
-            "leases": [lease.worker for lease in restored.leases],
             "task": [task.completed_at for task in tasks],
         }
     finally:
@@ -96,7 +93,6 @@ def whole(n):
         "report": [n],
         "workers": n,
         "bound": n,
-        "leases": [n],
         "task": [float(n)],
     }
 

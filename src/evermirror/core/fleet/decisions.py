@@ -65,16 +65,7 @@ class ReportTaken:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class PutLease:
-    """``until_s`` (UTC) None: given back."""
-
-    task: int
-    worker: WorkerId
-    until_s: float | None
-
-
-Write = PutCopies | DropCopies | PutSalt | PutWorker | ReportTaken | PutLease
+Write = PutCopies | DropCopies | PutSalt | PutWorker | ReportTaken
 
 
 # Commands to a worker, numbered by its outbox
@@ -186,13 +177,6 @@ class AckReports:
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class GrantLease:
-    worker: WorkerId
-    task: int
-    until_s: float
-
-
 class AlertKind(Enum):
     """What people must know of the fleet."""
 
@@ -237,7 +221,7 @@ class DutyChanged:
     record: WorkerRecord
 
 
-Action = Welcome | Refuse | Send | AckReports | GrantLease | Alert | Undelivered | DutyChanged
+Action = Welcome | Refuse | Send | AckReports | Alert | Undelivered | DutyChanged
 
 
 @dataclass(frozen=True, slots=True)

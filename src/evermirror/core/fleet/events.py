@@ -225,30 +225,6 @@ class UnreachedTold:
     workers: frozenset[WorkerId]
 
 
-# Slots of the pull strategy
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseAsked:
-    """``task`` wants to run on ``worker``; asked again, it is renewed."""
-
-    worker: WorkerId
-    task: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseReturned:
-    worker: WorkerId
-    task: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseLimitSet:
-    """How many tasks of the strategy may run in the whole fleet; None: no limit."""
-
-    limit: int | None
-
-
 # People
 
 
@@ -317,9 +293,6 @@ Event = (
     | WitnessLost
     | AggregatorsTold
     | UnreachedTold
-    | LeaseAsked
-    | LeaseReturned
-    | LeaseLimitSet
     | DrainAsked
     | DutyResumed
     | RetireAsked

@@ -51,9 +51,6 @@ from evermirror.core.fleet.events import (
     Event,
     HeartbeatHeard,
     HeldTold,
-    LeaseAsked,
-    LeaseLimitSet,
-    LeaseReturned,
     Moment,
     OtherReported,
     QuarantineAsked,
@@ -70,8 +67,6 @@ from evermirror.core.fleet.events import (
 from evermirror.core.fleet.explain import explain
 from evermirror.core.fleet.handover import PLANNED, UNTOLD, Handover
 from evermirror.core.fleet.inbox import Inbox
-from evermirror.core.fleet.leases import Leases
-from evermirror.core.fleet.leasing import Leasing
 from evermirror.core.fleet.letters import LettersLost
 from evermirror.core.fleet.listing import Listing
 from evermirror.core.fleet.look import (
@@ -120,7 +115,6 @@ class FleetMachine:
         self._timers: Timers = TimerWheel(settings.tick_s)
         self._pace = Pace(settings.moves_first, settings.moves_per_worker, settings.moves_total)
         self._inbox = Inbox()
-        self._leasing = Leasing(Leases(settings.lease_s))
         self._attendance = Attendance(settings, self._crew, self._timers)
         self._handover = Handover(self._table, self._crew, self._pace)
         self._reconciler = Reconciler(self._table, self._handover)
@@ -170,9 +164,6 @@ class FleetMachine:
             DrainAsked: lambda event, now, draft: self._membership.drain(event.worker, now.utc_s, draft),
             DutyResumed: lambda event, now, draft: self._membership.resume(event.worker, now.utc_s, draft),
             HeldTold: self._words.held_told,
-            LeaseAsked: self._leasing.asked,
-            LeaseLimitSet: self._leasing.limit_set,
-            LeaseReturned: self._leasing.returned,
             OtherReported: self._words.other_reported,
             QuarantineAsked: lambda event, now, draft: self._membership.quarantine(
                 event.worker, event.reason, now.utc_s, draft
@@ -340,7 +331,6 @@ class FleetMachine:
             self._placing.restored()
         for report in restored.reports:
             self._inbox.restore(report.worker, report.generation, report.seq)
-        self._leasing.restore(restored.leases)
         self._table.c_primary[: self._table.copies] = UNTOLD
         self._rates.restored()
 
@@ -396,7 +386,6 @@ class FleetMachine:
     def _retire_asked(self, event: RetireAsked, now: Moment, draft: Draft) -> None:
         member = self._crew.get(event.worker)
         if member is not None:
-            self._leasing.end(member.id, now.utc_s, draft)
             self._membership.retire(member, now.utc_s, draft)
             self._inbox.forget(member.id)
             self._rates.forget(member.id)
@@ -409,7 +398,6 @@ class FleetMachine:
             self._gone_down(member, now, draft)
 
     def _gone_down(self, member: Member, now: Moment, draft: Draft) -> None:
-        """Its leases end by themselves: cut off from us, it may still do what they are for."""
         self._membership.gone(member, now.utc_s, draft)
         self._rates.gone(member.id)
 
@@ -460,7 +448,6 @@ class FleetMachine:
         self._membership.suspected(self._attendance.tick(now.mono_s, now.utc_s, draft), draft)
         for kind, about in self._timers.advance(self._attendance.lived_s):
             self._rings[kind](about, now, draft)
-        self._leasing.tick(now.utc_s, draft)
         self._placing.tick(now.utc_s, draft)
         self._rates.tick(self._attendance.lived_s, now.utc_s, draft)
 

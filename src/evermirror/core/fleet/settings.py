@@ -29,7 +29,6 @@ class FleetSettings:
     nudge_gap_s: float = 10 * MINUTE  # between two requests to bring differing copies together
     compare_every_s: float = 30 * MINUTE  # full comparison with a worker, by digests of ranges
     outbox_max: int = 1024  # commands sent to one worker and not acknowledged
-    lease_s: float = 5 * MINUTE  # a slot of the pull strategy that is not renewed is free again
     tick_s: float = 1.0  # precision of all timeouts
     host_rate: float | None = None  # polls a second of one upstream host, by all workers; None: not split
     polls_per_second: float | None = None  # the same over all hosts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from evermirror.core.fleet.decisions import CopyRow, PutLease, ReportTaken
+from evermirror.core.fleet.decisions import CopyRow, ReportTaken
 from evermirror.core.fleet.events import CatalogRepo
 from evermirror.core.fleet.restoring import Tables
 from evermirror.core.fleet.table import CopyState, Reason
@@ -25,7 +25,6 @@ class Restored:
     removed: Iterable[RepoKey] = ()  # left the catalog, not yet forgotten
     copies: Iterable[CopyRow] = ()
     reports: Iterable[ReportTaken] = ()
-    leases: Iterable[PutLease] = ()
     tables: Tables | None = None
 
 

@@ -11,21 +11,23 @@ node exporter since 0.16, and of the process exporter):
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from math import isfinite
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from evermirror.core.pull.node_load import NodeSample
 
 TEXT_BYTES_MAX = 2_000_000  # a node exporter tells some 100 kB
 TIMEOUT_S = 5.0  # of everything together
-SERIES_MAX = 10_000  # that are kept of one answer: 1,000 CPUs with ten modes
+SERIES_MAX = 10_000  # lines that are parsed of one answer: 1,000 CPUs with ten modes
 VALUE_MAX = 2.0**63  # counters of seconds and bytes are below
 
 _CPU = "node_cpu_seconds_total"
@@ -33,10 +35,8 @@ _AVAILABLE, _TOTAL = "node_memory_MemAvailable_bytes", "node_memory_MemTotal_byt
 _NETWORK = ("node_network_receive_bytes_total", "node_network_transmit_bytes_total")
 _RUNNING = "node_procs_running"
 _GROUPS = "namedprocess_namegroup_num_procs"
-_WANTED = frozenset({_CPU, _AVAILABLE, _TOTAL, *_NETWORK, _RUNNING, _GROUPS})
-_PREFIXES = ("node_", "namedprocess_")
+_WANTED = (_CPU, _AVAILABLE, _TOTAL, *_NETWORK, _RUNNING, _GROUPS)
 LINE_MAX_CHARS = 4_000  # longer is not what an exporter tells of load
-_LABEL = re.compile(r'(?<![a-zA-Z0-9_])([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _LOOPBACK = "lo"
 
 
@@ -62,7 +62,7 @@ class NodeExporter:
             raise NotTold(f"no answer within {TIMEOUT_S:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             raise NotTold(str(error) or type(error).__name__) from None
-        sample = sample_of(text, at)
+        sample = await asyncio.to_thread(sample_of, text, at)  # the largest may take half a second
         if not sample.cpus:
             raise NotTold("it tells nothing of CPUs: is it a node exporter, with /metrics in its address?")
         return sample
@@ -119,10 +119,9 @@ class _Reading:
 def sample_of(text: str, at: float) -> NodeSample:
     """What a text tells of load; never raises."""
     reading = _Reading()
-    for count, (name, labels, value) in enumerate(_series(text)):
-        if count >= SERIES_MAX:
-            break
-        reading.add(name, labels, value)
+    for sample in _samples(text):
+        if sample.name in _WANTED and 0 <= sample.value <= VALUE_MAX:
+            reading.add(sample.name, dict(sample.labels), float(sample.value))
     available, total = reading.single.get(_AVAILABLE), reading.single.get(_TOTAL)
     running = reading.single.get(_RUNNING)
     return NodeSample(
@@ -135,27 +134,14 @@ def sample_of(text: str, at: float) -> NodeSample:
     )
 
 
-def _series(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Without a pattern over whole lines: one that backtracks would take hours for a line that is made so."""
-    for line in text.split("\n"):
-        if len(line) > LINE_MAX_CHARS or not line.startswith(_PREFIXES):
-            continue
-        head, closed, words = line.rpartition("}")
-        name, _, labels = head.partition("{")
-        if not closed:
-            name, _, words = line.partition(" ")
-        value = _value(words.split(maxsplit=1))
-        if name.strip() in _WANTED and value is not None:
-            yield name.strip(), dict(_LABEL.findall(labels)), value
-
-
-def _value(words: list[str]) -> float | None:
-    """The first word; what may follow is a time."""
-    try:
-        value = float(words[0]) if words else -1.0
-    except ValueError:
-        return None
-    return value if isfinite(value) and 0 <= value <= VALUE_MAX else None
+def _samples(text: str) -> Iterator[Sample]:
+    """The samples that tell of load. The parser gets one short line at a time: its work grows with the square
+    of a line's length, and it gives up a whole text for one bad line."""
+    lines = (line for line in text.split("\n") if len(line) <= LINE_MAX_CHARS and line.startswith(_WANTED))
+    for line in islice(lines, SERIES_MAX):
+        with suppress(ValueError, LookupError, ArithmeticError):  # what the parser raises for bad lines
+            for family in text_string_to_metric_families(line):
+                yield from family.samples
 
 
 def _identity(labels: dict[str, str]) -> str:

@@ -1,4 +1,9 @@
-"""gRPC's standard health service (grpc.health.v1): says SERVING once it is told to; needs no token."""
+"""gRPC's standard health service (grpc.health.v1): says SERVING once it is told to; needs no token.
+
+The messages are those of grpcio-health-checking; its servicer is not used, because it holds its lock while it
+writes to a watcher: one that never reads would block every later change of the state. Nor does it bound the
+number of watchers.
+"""
 
 from __future__ import annotations
 

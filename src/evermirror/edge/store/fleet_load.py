@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from evermirror.core.fleet.copies import UNWANTED
-from evermirror.core.fleet.decisions import PutLease, ReportTaken
+from evermirror.core.fleet.decisions import ReportTaken
 from evermirror.core.fleet.letters import Letters
 from evermirror.core.fleet.restoring import Tables
 from evermirror.core.fleet.table import URGENT
@@ -25,7 +25,7 @@ from evermirror.core.fleet.views import Restored
 from evermirror.edge.store import rows
 from evermirror.edge.store.collector import collector_paused
 from evermirror.edge.store.database import Database
-from evermirror.edge.store.tables import copies, leases, reports_taken, repos, workers
+from evermirror.edge.store.tables import copies, reports_taken, repos, workers
 from evermirror.model.worker import Duty, Liveness, WorkerFacts, WorkerId, WorkerRecord
 
 _Kind = TypeVar("_Kind", bound=np.generic)
@@ -54,10 +54,9 @@ async def _load(db: Database, c: AsyncConnection, letters: Letters | None) -> Re
         ReportTaken(row.worker, row.generation, row.sequence)
         for row in await c.execute(sa.select(reports_taken).order_by(*order))
     ]
-    given = [PutLease(row.task, row.worker, row.until) for row in await c.execute(sa.select(leases))]
     if db.is_sqlite:
         await c.exec_driver_sql("PRAGMA shrink_memory")  # pages that nobody reads again soon
-    return Restored(workers=known, reports=reports, leases=given, tables=tables)
+    return Restored(workers=known, reports=reports, tables=tables)
 
 
 async def bound_tokens(db: Database) -> dict[int, WorkerId]:

@@ -1,6 +1,6 @@
 """Writes of the fleet's machine: of those to the same row the last counts, and alike ones go together.
 
-What the machine writes (workers, copies, salts, leases, reports taken) touches no column that other writes of
+What the machine writes (workers, copies, salts, reports taken) touches no column that other writes of
 a batch touch. So a batch of thousands of decisions is gathered here into a few statements, while the rest of
 it goes its own way in the same transaction. A first placement of a million copies is gathered and written in
 parts, so that it is never in memory as a whole.
@@ -19,7 +19,6 @@ from evermirror.core.fleet.decisions import (
     CopyRow,
     DropCopies,
     PutCopies,
-    PutLease,
     PutSalt,
     PutWorker,
     ReportTaken,
@@ -28,7 +27,7 @@ from evermirror.core.fleet.decisions import (
 from evermirror.core.fleet.inbox import GENERATIONS
 from evermirror.edge.store import rows
 from evermirror.edge.store.database import Database
-from evermirror.edge.store.tables import leases, reports_taken, repos, workers
+from evermirror.edge.store.tables import reports_taken, repos, workers
 from evermirror.edge.store.writes import WorkerBound
 from evermirror.model.event import NewEvent
 from evermirror.model.worker import Duty, Liveness, WorkerId, WorkerRecord
@@ -52,7 +51,6 @@ class FleetWrites:
         self._retired: dict[WorkerId, None] = {}
         self._bound: dict[WorkerId, int] = {}  # to a token
         self._reports: dict[tuple[WorkerId, int], int] = {}  # the one taken from last at the end
-        self._leases: dict[tuple[WorkerId, int], float | None] = {}
 
     async def take(self, write: Write) -> None:
         match write:
@@ -71,8 +69,6 @@ class FleetWrites:
             case ReportTaken(worker=worker, generation=generation, seq=seq):
                 self._reports.pop((worker, generation), None)
                 self._reports[worker, generation] = seq
-            case PutLease(task=task, worker=worker, until_s=until_s):
-                self._leases[worker, task] = until_s
 
     def bind(self, write: WorkerBound) -> None:
         self._bound = {w: t for w, t in self._bound.items() if t != write.token_id}
@@ -108,7 +104,6 @@ class FleetWrites:
         await self._flush_copies()
         await self._flush_workers()
         await self._flush_reports()
-        await self._flush_leases()
         await self._many(_PUT_SALT, [{"p_key": k, "p_salt": s} for k, s in self._salts.items()])
 
     async def _flush_if_many(self) -> None:
@@ -159,21 +154,6 @@ class FleetWrites:
         )
         of = dict.fromkeys(worker for worker, _ in self._reports)
         await self._many(_DROP_OLD_GENERATIONS, [{"p_worker": worker} for worker in of])
-
-    async def _flush_leases(self) -> None:
-        put = [
-            {"worker": worker, "task": task, "until": until_s}
-            for (worker, task), until_s in self._leases.items()
-            if until_s is not None
-        ]
-        ended = [{"p_worker": w, "p_task": t} for (w, t), until_s in self._leases.items() if until_s is None]
-        await self._many(_END_LEASE, ended)
-        if put:
-            insert = self._db.insert(leases)
-            until = {"until": insert.excluded.until}
-            await self._c.execute(
-                insert.on_conflict_do_update(index_elements=["worker", "task"], set_=until), put
-            )
 
     async def _many(self, statement: sa.Update | sa.Delete, params: list[dict[str, Any]]) -> None:
         if params:
@@ -274,4 +254,3 @@ _OLDEST_KEPT = (
     .scalar_subquery()
 )
 _DROP_OLD_GENERATIONS = reports_taken.delete().where(_THE_WORKERS, reports_taken.c.taken < _OLDEST_KEPT)
-_END_LEASE = leases.delete().where(leases.c.worker == _P_WORKER, leases.c.task == sa.bindparam("p_task"))

@@ -244,14 +244,6 @@ copies = sa.Table(
     sqlite_with_rowid=False,  # the key is the table, and not kept twice
 )
 
-leases = sa.Table(
-    "leases",
-    metadata,
-    sa.Column("worker", sa.Integer(), primary_key=True),
-    sa.Column("task", sa.BigInteger(), primary_key=True),
-    sa.Column("until", sa.Double(), nullable=False),
-)
-
 # How far each worker's reports were taken in, by the file they are numbered in; ``taken`` grows with each.
 reports_taken = sa.Table(
     "reports_taken",

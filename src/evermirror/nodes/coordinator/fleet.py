@@ -19,7 +19,6 @@ from evermirror.core.fleet.decisions import (
     CompareRanges,
     DutyChanged,
     EventFailed,
-    GrantLease,
     Refuse,
     Send,
     Undelivered,
@@ -192,8 +191,6 @@ class Fleet:
                 self._listener.undelivered(command)
             case DutyChanged(record=record):
                 self._duty_changed(record)
-            case GrantLease():
-                raise RuntimeError("a slot was granted that nobody asked for")
 
     def _duty_changed(self, record: WorkerRecord) -> None:
         self.on_duty(record)

@@ -24,7 +24,7 @@
     rates      all workers together may ask no more of upstream than the fleet's rates     bounds
     settled    long after the last fault all is where it should be                         placement
 
-The world adds its own: ``commands``, ``leases``, ``messages``. Same seed, same run: the digest of the story.
+The world adds its own: ``commands``, ``messages``. Same seed, same run: the digest of the story.
 """
 
 from __future__ import annotations

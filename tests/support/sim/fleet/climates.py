@@ -22,7 +22,6 @@ _SMALL = Plan(
     duration_s=3.5 * HOUR,
     calm_s=1.5 * HOUR,
     faults=rough(2.0),
-    lease_limit=3,
 )
 
 CLIMATES: Mapping[str, Plan] = {

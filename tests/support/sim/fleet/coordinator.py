@@ -19,14 +19,11 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from evermirror.core.fleet.decisions import AckReports, Action, Alert, GrantLease, Undelivered, Welcome
+from evermirror.core.fleet.decisions import AckReports, Action, Alert, Undelivered
 from evermirror.core.fleet.events import (
     CatalogChanged,
     CopiesVerified,
     Event,
-    LeaseAsked,
-    LeaseLimitSet,
-    LeaseReturned,
     Ticked,
     WorkerConnected,
 )
@@ -35,7 +32,6 @@ from evermirror.model.worker import WorkerId
 from evermirror.sim.fleet.messages import Hello, Report, Told
 from evermirror.sim.fleet.network import Link
 from evermirror.sim.fleet.world import SimCoordinator
-from tests.support.sim.fleet.witness import LeaseWish
 
 if TYPE_CHECKING:
     from tests.support.sim.fleet.world import World
@@ -60,7 +56,6 @@ class RoughCoordinator(SimCoordinator):
         self._armed: CrashPoint | None = None
         self._waiting: deque[tuple[Link | None, Any]] = deque()
         self._greetings = 0  # among them
-        self._sessions: dict[WorkerId, int] = {}  # the newest of each
 
     @property
     def listens(self) -> bool:
@@ -79,8 +74,6 @@ class RoughCoordinator(SimCoordinator):
         self.alerts.clear()
         self.world.tell(f"coordinator started, epoch {self.epoch}")
         self.world.checks.on_restart(self.world.time.now)
-        if self.world.plan.lease_limit is not None:
-            self.handle(LeaseLimitSet(self.world.plan.lease_limit))
         self.take_in_catalog()
         self.world.witness.introduce()
         self._tick_on(self.epoch)
@@ -96,7 +89,6 @@ class RoughCoordinator(SimCoordinator):
         self._waiting.clear()
         self._greetings = 0
         self._ids.clear()
-        self._sessions.clear()
         self.world.network.coordinator_died(told=told)
 
     def arm(self, point: CrashPoint) -> None:
@@ -166,10 +158,6 @@ class RoughCoordinator(SimCoordinator):
         return replace(event, worker=known, serves=self.world.serves(link.index))
 
     def _heard(self, link: Link, worker: WorkerId, message: Any) -> None:
-        if isinstance(message, LeaseWish):
-            lease = LeaseReturned if message.back else LeaseAsked
-            self.handle(lease(worker, message.task))
-            return
         super()._heard(link, worker, message)
         if isinstance(message, Told):
             self.world.witness.heard(link.index, message.copies)
@@ -212,12 +200,8 @@ class RoughCoordinator(SimCoordinator):
 
     def _act(self, action: Action) -> None:
         match action:
-            case GrantLease(worker):
-                self._send(self._sessions.get(worker, 0), action)
             case AckReports(worker, _, generation, seq):
                 self.world.checks.on_report_acked(worker, generation, seq, self.world.time.now)
-            case Welcome(session, worker):
-                self._sessions[worker] = session
             case Undelivered(worker):
                 self.world.tell(f"a command for worker {worker} was not delivered")
             case Alert(kind, about, text, over):

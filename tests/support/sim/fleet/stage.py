@@ -18,7 +18,6 @@ from evermirror.core.fleet.decisions import (
     Action,
     Alert,
     Assign,
-    GrantLease,
     Nudge,
     Refuse,
     Release,
@@ -257,8 +256,6 @@ class Stage:
                 self._say(f"{refused.name} is refused")
             case Alert(kind, _, _, over):
                 self._say(f"alert {kind.value} is over" if over else f"alert {kind.value}")
-            case GrantLease(worker, task):
-                self._say(f"task {task} of {self.by_id(worker).name} may run")
             case Undelivered(worker):
                 self._say(f"a command for {self.by_id(worker).name} comes back")
 

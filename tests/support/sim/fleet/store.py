@@ -8,7 +8,6 @@ from evermirror.core.fleet.decisions import (
     CopyRow,
     DropCopies,
     PutCopies,
-    PutLease,
     PutSalt,
     PutWorker,
     ReportTaken,
@@ -28,7 +27,6 @@ class SimStore:
         self.copies: dict[tuple[RepoKey, WorkerId], CopyRow] = {}
         self.salts: dict[RepoKey, int] = {}
         self.reports: dict[tuple[WorkerId, int], int] = {}
-        self.leases: dict[tuple[WorkerId, int], PutLease] = {}
         self.repos: dict[RepoKey, CatalogRepo] = {}
         self.removed: dict[RepoKey, CatalogRepo] = {}  # in the trash
         self.catalog_at = 0  # commits of the catalog taken in
@@ -56,7 +54,6 @@ class SimStore:
             removed=list(self.removed),
             copies=list(self.copies.values()),
             reports=[ReportTaken(*which, seq) for which, seq in self.reports.items()],
-            leases=list(self.leases.values()),
         )
 
     def _apply(self, write: Write) -> None:
@@ -74,11 +71,6 @@ class SimStore:
                 self.workers[record.id] = record
             case ReportTaken(worker, generation, seq):
                 self.reports[worker, generation] = seq
-            case PutLease(task, worker, until_s):
-                if until_s is None:
-                    self.leases.pop((worker, task), None)
-                else:
-                    self.leases[worker, task] = write
 
     def _take_in(self, change: CatalogChanged) -> None:
         self.catalog_at += 1

@@ -13,7 +13,7 @@ from evermirror.core.fleet.settings import FleetSettings
 from evermirror.core.fleet.table import CopyState
 from evermirror.model.worker import WorkerFacts
 from tests.support.sim.fleet.coordinator import CrashPoint
-from tests.support.sim.fleet.faults import Faults, rough
+from tests.support.sim.fleet.faults import rough
 from tests.support.sim.fleet.network import Habits
 from tests.support.sim.fleet.story import Checks, Teller
 from tests.support.sim.fleet.world import Plan, World
@@ -332,20 +332,6 @@ def test_pushes_reach_every_holder_and_the_witness():
     made.advance(5 * MINUTE)
     assert_all_held(made)
     assert made.witness.disk[key] == 2
-
-
-def test_leases_keep_to_their_limit_whatever_happens():
-    made = World(
-        replace(
-            SMALL,
-            duration_s=2 * HOUR,
-            lease_limit=3,
-            settings=FleetSettings(warm_up_s=60.0),
-            faults=Faults(worker_crash=2.0, worker_break=4.0, coordinator_crash=4.0, stall=0.5),
-        )
-    )
-    made.run()  # the world itself looks at the limit
-    assert made.leases.granted_total > 50
 
 
 def test_partitions_of_most_of_the_fleet_move_nothing_and_delete_nothing():

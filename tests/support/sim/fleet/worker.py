@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from evermirror.core.fleet.decisions import Assignment, GrantLease
+from evermirror.core.fleet.decisions import Assignment
 from evermirror.core.fleet.events import (
     ClonesDeferred,
     DeletionsDeclined,
@@ -24,7 +24,6 @@ from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerFacts
 from evermirror.sim.fleet.clones import CLONE_MIN_S, Clones, Job, size_mb
 from evermirror.sim.fleet.messages import ReportLog
-from evermirror.sim.fleet.network import Link
 from evermirror.sim.fleet.worker import SimWorker
 
 if TYPE_CHECKING:
@@ -132,12 +131,6 @@ class RoughWorker(SimWorker):
         self.primaries.clear()
 
     # What it says
-
-    def arrived(self, link: Link, message: Any) -> None:
-        if link is self.link and isinstance(message, GrantLease):
-            self.world.leases.granted(self.index, message)
-        else:
-            super().arrived(link, message)
 
     def _copy(self, key: RepoKey, version: int) -> HeldCopy:
         copy = super()._copy(key, version)

@@ -29,7 +29,7 @@ from tests.support.sim.fleet.faults import Faults, Mischief
 from tests.support.sim.fleet.network import CutLink, Habits, RoughNetwork
 from tests.support.sim.fleet.store import SimStore
 from tests.support.sim.fleet.story import Checks, Teller
-from tests.support.sim.fleet.witness import Tasks, Witness
+from tests.support.sim.fleet.witness import Witness
 from tests.support.sim.fleet.worker import Lie, RoughWorker, TimedClones
 
 _GIVE_UP_S = (20.0, 120.0)  # how long a worker waits for a coordinator that does not answer
@@ -53,7 +53,6 @@ class Plan:
     serving: bool = False  # people read from the first worker's machine
     slots: int = 10  # clones at once on a worker
     witness: float = 0.0  # share of the repos that the aggregator fetches
-    lease_limit: int | None = None
     duration_s: float = 4 * HOUR
     calm_s: float = 1 * HOUR  # at the end: no new faults
     join_s: float = 30.0  # within it the first workers start
@@ -112,7 +111,6 @@ class World(FleetWorld):
         super().__init__(plan.seed, plan.settings, slots=plan.slots)
         self.catalog = Catalog(self.rng, private=plan.private, replicas=plan.replicas, dead=plan.dead)
         self.witness = Witness(self, plan.witness)
-        self.leases = Tasks(self, plan.lease_limit)
         self.cloned_mb = 0.0
         self.samples: list[Sample] = []
         self._holders: dict[RepoKey, set[int]] = {}
@@ -151,7 +149,6 @@ class World(FleetWorld):
         self.catalog.commit(put=self.catalog.new(plan.repos))
         self.coordinator.start()
         self.join(plan.workers, within_s=plan.join_s)
-        self.leases.begin()
         Mischief(self, plan.faults, self.calm_at).begin()
         self.time.after(plan.sweep_s, self._sweep)
         self.time.after(plan.sample_s, self._sample)

@@ -229,12 +229,6 @@ def _fleet() -> None:
     )
     op.create_index("ix_copies_worker", "copies", ["worker"])
     op.create_table(
-        "leases",
-        sa.Column("worker", sa.Integer(), primary_key=True),
-        sa.Column("task", sa.BigInteger(), primary_key=True),
-        sa.Column("until", sa.Double(), nullable=False),
-    )
-    op.create_table(
         "reports_taken",
         sa.Column("worker", sa.Integer(), primary_key=True),
         sa.Column("generation", sa.BigInteger(), primary_key=True),
