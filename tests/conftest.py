@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -16,6 +15,7 @@ from tests.support.failures import watch
 from tests.support.gitolite import COMMAND, Gitolite
 from tests.support.order import CAMPAIGNS, arranged, asks_for_campaigns, file_of
 from tests.support.postgres import PostgresServer, find_bin_dir
+from tests.support.processes import let_children_be_signalled
 from tests.support.quick_disk import quick_folder
 from tests.support.ssh import SshUpstream, find_sshd
 from tests.support.upstream import UpstreamServer
@@ -27,8 +27,8 @@ settings.load_profile("evermirror")
 
 def pytest_configure(config: pytest.Config) -> None:
     watch(config)
-    # A shell has what runs in the background ignore this signal, and what tests start inherits that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("dist", "no") == "no":  # tests run in this process, not in those that it starts
+        let_children_be_signalled()
     folder = quick_folder()
     if folder is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))  # read when the first tmp_path is made

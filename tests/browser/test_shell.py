@@ -100,8 +100,16 @@ def test_a_stream_that_does_not_begin_is_called_lost_and_the_figures_are_asked_f
 def test_who_is_refused_does_not_ask_again_and_again(browse: Browsing, house: House, role):
     """Wrong tokens are counted, by address: others there would be locked out."""
     place = f"/#/repo/{house.world.key('lang/python')}"
-    page = browse.open(place, role=role, before=lambda page: page.clock.install())
+    missing = {"tasks", "holders", "pushes", "refs", "history"}
+
+    def before(page: Page) -> None:
+        page.clock.install()
+        page.on("requestfinished", lambda r: missing.discard(r.url.partition("/-/")[2].partition("?")[0]))
+
+    page = browse.open(place, role=role, before=before)
     is_live(page)
+    while missing:  # what is still asked for would be refused with the rest
+        page.wait_for_timeout(20)
     refused: list[str] = []
 
     def refuse(route: Route) -> None:

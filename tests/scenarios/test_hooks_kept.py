@@ -38,11 +38,13 @@ def fleet(tmp_path: Path, upstream: UpstreamServer) -> Iterator[AggregatedFleet]
 
 @pytest.fixture
 def key(fleet: AggregatedFleet) -> str:
-    """Of a repo that is mirrored, and that nobody will poll for an hour."""
+    """Of a repo that is mirrored, and that nobody will poll for an hour: the worker tells of its mirror after
+    it noted that it looked. One that is killed before looks by itself when it is back."""
     (key,) = fleet.create(["team/one"])
     fleet.lead()
     fleet.join("w1")
-    fleet.until(lambda: is_here(fleet, key))
+    fleet.until(lambda: fleet.holds("w1", key))
+    assert is_here(fleet, key)
     return key
 
 

@@ -260,6 +260,16 @@ def test_the_playground_prints_a_clone_line_that_works(start, tmp_path):
     assert node.stop(signal.SIGINT) == 0
 
 
+def test_an_interrupt_stops_what_a_shell_started_in_the_background(start):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `evermirror up &` in a script begins
+    try:
+        node = start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    node.ready()
+    assert node.stop(signal.SIGINT) == 0
+
+
 def test_sighup_reads_the_catalog_again(start, upstream, tmp_path):
     one, two = upstream.create("team/one"), upstream.create("team/two")
     file = tmp_path / "urls.txt"

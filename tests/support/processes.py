@@ -1,13 +1,23 @@
-"""Which processes this one has started and not ended: for tests that show that nothing is left behind."""
+"""Processes that tests start: how signals reach them, and which are not ended, to show that none is left."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+BACKGROUND = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)  # ignored by what runs after `nohup … &`
 SERVANTS: set[int] = set()  # processes of session fixtures (a database server): not leaks
+
+
+def let_children_be_signalled() -> None:
+    """Signals that this process was started to ignore stay ignored here, and its children heed them: what is
+    ignored is inherited, a handler is not, not even one that does nothing."""
+    for number in BACKGROUND:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True)

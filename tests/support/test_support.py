@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import os
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -12,7 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.gitrepo import clean_git_env, read_refs, run_git
-from tests.support.processes import children_of_me, wait_for_no_children
+from tests.support.processes import (
+    BACKGROUND,
+    children_of_me,
+    let_children_be_signalled,
+    wait_for_no_children,
+)
 from tests.support.upstream import UpstreamServer
 
 
@@ -161,6 +167,19 @@ def test_children_are_seen_until_they_are_waited_for():
     child.kill()
     child.wait()
     assert child.pid not in [c.pid for c in children_of_me()]
+
+
+@pytest.mark.parametrize("number", BACKGROUND)
+def test_a_signal_that_is_ignored_here_ends_children_all_the_same(number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        let_children_be_signalled()
+        os.kill(os.getpid(), number)
+        child = subprocess.Popen(["sleep", "60"])
+    finally:
+        signal.signal(number, before)
+    child.send_signal(number)
+    assert child.wait() == -number
 
 
 def test_real_git_reads_over_ssh_with_the_key_and_not_without(upstream_ssh, tmp_path):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from evermirror.edge.notify.dingtalk import BODY_BYTES_MAX, DingTalk, dingtalk_body, signed_query
 from evermirror.edge.notify.sender import NotSent
@@ -229,6 +229,7 @@ MARKUP = re.compile(
 
 
 @given(messages)
+@example(hostile_message("x@all所 x@allx &所; &#有0;"))
 @settings(max_examples=60, deadline=None)
 def test_names_are_no_markup_and_mention_nobody(message):
     told = json.loads(dingtalk_body(message))

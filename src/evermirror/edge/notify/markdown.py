@@ -18,10 +18,10 @@ _LOOK_ALIKES = str.maketrans(
     {"*": "＊", "`": "｀", "~": "～", "<": "＜", ">": "＞", "[": "［", "]": "］", "|": "｜", "\\": "＼"}
 )
 _EMPHASIS = re.compile(r"(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9_])")  # within a word it is a letter like others
-_MENTION = re.compile(r"(?<![A-Za-z0-9])@|@(?=all\b|所有人|[0-9])", re.IGNORECASE)  # not that of git@host
+_MENTION = re.compile(r"(?<![A-Za-z0-9])@|@(?=all|所有人|[0-9])", re.IGNORECASE)  # not that of git@host
 _LINK = re.compile(r":(?=//)|(?<![A-Za-z0-9])(?:(?:mailto|tel|sms|data|javascript):|www\.)", re.IGNORECASE)
 _NO_LINK = str.maketrans({":": "：", ".": "．"})
-_ENTITY = re.compile(r"&(?=#?[A-Za-z0-9]+;)")
+_ENTITY = re.compile(r"&(?=#?\w+;)")
 _BEGINNING = re.compile(r"^(?:[#=+-]+|[0-9]+[.)])")  # of a heading, a ruler, a list
 _AT_BEGINNING = str.maketrans({"#": "＃", "=": "＝", "+": "＋", "-": "－", ".": "．", ")": "）"})
 

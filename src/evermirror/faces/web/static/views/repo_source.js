@@ -22,7 +22,7 @@ export function source(ctx) {
       try {
         end(await ask(path, { signal: AbortSignal.any([ctx.signal, mine.signal]) }), null);
       } catch (error) {
-        if (error instanceof Denied) ctx.session.learn().catch(() => {});
+        if (error instanceof Denied && !ctx.signal.aborted) ctx.session.learn().catch(() => {});
         end(undefined, error);
       }
     },
