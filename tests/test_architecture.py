@@ -102,6 +102,7 @@ def test_packages_that_import_each_other_are_noticed():
 
 
 def test_no_more_modules_are_long():
-    lines = {p: p.read_text("utf-8").count("\n") for p in PACKAGE.rglob("*.py") if "generated" not in p.parts}
+    modules = (p for p in PACKAGE.rglob("*.py") if not {"generated", "migrations"} & set(p.parts))
+    lines = {p: p.read_text("utf-8").count("\n") for p in modules}
     long = [f"{p.relative_to(PACKAGE)}: {n} lines" for p, n in sorted(lines.items()) if n > LONG_LINES]
     assert len(long) <= LONG_MODULES_MAX, "\n".join(long)
