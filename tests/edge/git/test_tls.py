@@ -1,4 +1,4 @@
-"""TLS as the polls have it: against asyncio's own on the other side."""
+"""Polls over TLS, against servers that cut, flood, stall and leave."""
 
 import asyncio
 import gc
@@ -170,6 +170,60 @@ async def test_a_large_answer_that_ended_before_its_slot_came_leaves_a_connectio
         answers = await asyncio.gather(*(asked(client, server) for _ in range(2)))
         assert [a.body for a in answers] == [b"ok"] * 2
         assert server.connections == 2
+
+
+@pytest.mark.parametrize("farewell", [True, False])
+async def test_a_paused_answer_that_is_cut_and_too_large_ends_quietly(make_client, serving, caplog, farewell):
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    held, gone = asyncio.Event(), asyncio.Event()
+
+    async def talk(c):
+        await request_read(c)
+        await c.say(head + b"%x\r\n" % 1_050_000 + b"x" * 1_050_000)
+        if c.number == 1:
+            await held.wait()
+            await c.say(b"\r\n0\r\n\r\n")
+            await asyncio.sleep(30)
+        await c.say(b"\r\n%x\r\n" % 100_000 + b"x" * 100_000)
+        if not farewell:
+            c.writer.transport._ssl_protocol._transport.close()
+        gone.set()
+
+    client = make_client(large_at_once=1, large_bytes=1_000_000, answer_bytes=1_100_000)
+    async with raw_server(talk, serving) as server:
+        first = asyncio.create_task(asked(client, server))
+        while not client._large:
+            await asyncio.sleep(0.005)
+        second = asyncio.create_task(asked(client, server))
+        await gone.wait()
+        await asyncio.sleep(0.2)  # all of it has arrived, and waits in the connection
+        held.set()
+        assert len((await first).body) == 1_050_000
+        with pytest.raises(FailureError, match="larger than 1100000 bytes"):
+            await second
+        await asyncio.sleep(0.05)
+        assert len(client._open) == 1
+    assert caplog.text == ""
+
+
+async def test_a_server_that_says_farewell_and_reads_nothing_is_not_waited_for(make_client, serving):
+    async def talk(c):
+        c.writer.transport._ssl_protocol._transport.pause_reading()
+        await c.say(SMALL)
+        c.writer.close()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            c.reset()
+
+    client = make_client()
+    async with raw_server(talk, serving) as server:
+        request = GET + bytes(20_000_000)  # more than the sockets hold
+        answer = await client.request(Origin("https", "git.example", server.port), ADDRESS, request)
+        assert answer.body == b"ok"
+        async with asyncio.timeout(5):
+            while client._open:
+                await asyncio.sleep(0.01)
 
 
 async def test_who_is_cancelled_while_connecting_leaves_nothing_behind(make_client, serving, caplog):

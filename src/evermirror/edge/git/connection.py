@@ -33,7 +33,7 @@ class HttpLimits:
     answer_s: float = 60.0  # for a whole answer
     answer_bytes: int = 64_000_000  # as sent and as unpacked
     idle_s: float = 60.0  # most servers close after 60 to 75 s themselves
-    idle_max: int = 256  # over all hosts, oldest closed first: a TLS connection holds about 60 KiB
+    idle_max: int = 256  # over all hosts, oldest closed first: a TLS connection holds about 310 KiB
     large_bytes: int = 1_000_000  # an answer above this needs one of the large slots
     large_at_once: int = 4  # so that not every poll in flight can hold answer_bytes at once
     progress_check_s: float = PROGRESS_CHECK_S
@@ -142,15 +142,16 @@ class Connection(asyncio.Protocol):
         return waiter
 
     def close(self) -> None:
-        """Ends an idle connection in good manners."""
+        """Ends an idle connection with TLS's farewell, and does not wait for the server's."""
         if self._transport is not None:
-            self._transport.close()
+            if not self._transport.is_closing():
+                self._transport.close()
+            self._transport.abort()
 
     def abort(self) -> None:
-        """Ends the connection at once, without TLS's farewell; nobody waits for an answer any more."""
+        """Ends the connection without TLS's farewell; nobody waits for an answer any more."""
         self._end(None)
-        if self._transport is not None:
-            self._transport.abort()
+        self._abort_soon()
 
     def fail(self, failure: Failure) -> None:
         """Ends the connection; who waits for its answer gets ``failure``."""
@@ -222,8 +223,14 @@ class Connection(asyncio.Protocol):
         if self._waiter is not None and beside > HEAD_BYTES_MAX + FRAMING_MAX * self._body_bytes:
             self.fail(malformed("endless headers"))
 
-    def eof_received(self) -> bool:
-        return False  # close our side too; connection_lost follows
+    def eof_received(self) -> None:
+        """The server has ended the connection: what it has not read of ours is not waited for."""
+        self._abort_soon()
+
+    def _abort_soon(self) -> None:
+        # Not now: asyncio's TLS fails when its transport ends while it hands over the last data.
+        if self._transport is not None:
+            self._loop.call_soon(self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

@@ -23,7 +23,6 @@ from evermirror.edge.git.connection import (
     malformed,
     too_large,
 )
-from evermirror.edge.git.tls import BUFFER_BYTES, TlsStream
 from evermirror.model.failure import Failure, FailureError, FailureKind
 
 CONNECT_ATTEMPTS = 4  # addresses of one name that are tried before the host counts as away
@@ -47,7 +46,6 @@ class HttpClient:
         self.limits = limits
         self.stats = HttpStats()
         self._tls = tls
-        self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._open: set[Connection] = set()
         self._idle: dict[tuple[Origin, str], list[Connection]] = {}
         self._idle_since: OrderedDict[Connection, float] = OrderedDict()  # oldest first
@@ -141,17 +139,20 @@ class HttpClient:
     async def _connect_to(self, origin: Origin, address: str, timeout_s: float) -> Connection:
         loop = asyncio.get_running_loop()
         connection = Connection(self, (origin, address), loop)
-        async with asyncio.timeout(timeout_s):
-            if origin.scheme != "https":
-                await loop.create_connection(lambda: connection, address, origin.port)
-            else:
-                stream = TlsStream(connection, self._tls, origin.host, loop, self._buffer)
-                try:
-                    await loop.create_connection(lambda: stream, address, origin.port)
-                    await stream.shaken
-                except BaseException:
-                    stream.abort()
-                    raise
+        secure = origin.scheme == "https"
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(
+                    lambda: connection,
+                    address,
+                    origin.port,
+                    ssl=self._tls if secure else None,
+                    server_hostname=origin.host if secure else None,
+                    ssl_handshake_timeout=self.limits.connect_s if secure else None,
+                )
+        except BaseException:
+            connection.abort()  # a handshake may end just as its caller gives up
+            raise
         self.stats.opened += 1
         return connection
 
