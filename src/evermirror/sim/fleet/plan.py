@@ -67,7 +67,6 @@ class Outcome:
     deleted: int
     owned_at: float | None  # first sample with every repo owned
     held_at: float | None  # and with every repo held
-    peak_load: float
     epochs: int  # lives of the coordinator
     samples: tuple[Sample, ...]
     trace: str

@@ -103,7 +103,6 @@ class World:
             deleted=self.deleted,
             owned_at=next((s.now for s in samples if s.repos and s.owned == s.repos), None),
             held_at=next((s.now for s in samples if s.repos and s.held == s.repos), None),
-            peak_load=max((s.load for s in samples), default=0.0),
             epochs=self.coordinator.epoch,
             samples=tuple(samples),
             trace=self._trace.hexdigest(),
