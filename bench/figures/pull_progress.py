@@ -9,12 +9,12 @@ from typing import Any
 
 from bench.measure import Bench, Context, Line, Sense, Stopwatch
 from bench.worlds.many_repos import filling
-from evermirror.core.watch.progress import progress_of
 from evermirror.edge.store.rows import failure_in
 from evermirror.edge.store.store import Store
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import ErrorFilter
 from evermirror.model.repo import Priority, RepoKey
+from tests.support.plain_counts import progress_of
 
 NOW = 1_700_000_000.0
 DAY_S = 86_400.0

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evermirror.core.pull.events import OpenTask
-from evermirror.core.watch.progress import overall, progress_of
-from evermirror.core.watch.statistics import count_errors, period_of
+from evermirror.core.watch.progress import overall
 from evermirror.edge.store import pull_course, pull_progress
 from evermirror.edge.store.outcomes import Outcome, outcome_of, pushes_of
 from evermirror.edge.store.store import Store
@@ -34,6 +33,7 @@ from evermirror.model.push import Pushed, PushedRef, RefOutcome
 from evermirror.model.refs import RefChange
 from evermirror.model.repo import Priority, RepoStatus
 from evermirror.model.task import TaskStatus, Trigger
+from tests.support.plain_counts import count_errors, period_of, progress_of
 from tests.support.pull_store import HEAD, A, B, C, looked, project, repo, with_project
 
 DIGEST = "ab" * 32

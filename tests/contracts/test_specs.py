@@ -11,6 +11,7 @@ from evermirror.edge.store.specs import AssignedSpec
 from evermirror.edge.store.writes import RepoSynced
 from evermirror.model.activity import Activity, Rhythm
 from evermirror.model.repo import Host, Mode, Priority, RepoRecord, RepoSpec
+from tests.support.known_repos import known_repos
 
 A, B, C = "example.org/team/a", "example.org/team/b", "例え.jp/ü"
 
@@ -70,7 +71,7 @@ async def test_what_is_told_is_what_is_kept_to_the_last_digit(store):
         if chance.random() < 0.5:
             activity = Activity(activity.counts, activity.as_of, activity.last_push_at, waves)
         await store.apply([synced(key, activity)])
-    kept = {k.spec.key: k async for chunk in store.iter_specs() for k in chunk}
+    kept = {k.spec.key: k for k in await known_repos(store)}
     found = await store.specs_of(keys)
     assert found == [AssignedSpec(kept[key].spec, kept[key].activity, True) for key in keys]
     assert sum(f.activity != Activity() for f in found) == 250

@@ -43,6 +43,7 @@ from evermirror.model.repo import Host, Mode, Priority, RepoRecord, RepoSpec, Re
 from evermirror.model.task import TaskStatus, Trigger
 from evermirror.model.worker import AggregatorRecord
 from evermirror.nodes.service import RepoFilter
+from tests.support.known_repos import known_repos
 from tests.support.migrated import FIRST, add_step
 
 A, B = "example.org/team/a", "example.org/team/b"
@@ -82,10 +83,6 @@ def synced(key=A, **kwargs):
 
 def failed(key=A, *, kind=FailureKind.NETWORK_TIMEOUT, status=RepoStatus.FAILING, failures=1, at=960.0):
     return RepoFailed(key, Failure(kind, "no answer"), status, failures, at)
-
-
-async def all_specs(store):
-    return [k async for chunk in store.iter_specs() for k in chunk]
 
 
 # Repos
@@ -167,7 +164,7 @@ async def test_a_removed_repo_leaves_lists_and_counts_but_is_remembered(store):
     assert await store.find_repo(A) is None
     assert await store.find_repo("x") is None
     assert [r.key for r in await store.list_repos(RepoFilter())] == [B]
-    assert [k.spec.key for k in await all_specs(store)] == [B]
+    assert [k.spec.key for k in await known_repos(store)] == [B]
     assert (await store.overview_counts(0.0)).total == 1
     remembered = await store.find_repo(A, removed=True)
     assert remembered.status is RepoStatus.INACTIVE
@@ -191,7 +188,7 @@ async def test_a_disabled_repo_is_inactive_until_enabled_again(store):
     await store.upsert_repos([repo(A, enabled=False), repo(B)])
     await store.apply([synced(A), failed(A), RepoVerified(A, 999.0)])
     assert (await store.find_repo(A)).status is RepoStatus.INACTIVE
-    assert [k.spec.key for k in await all_specs(store)] == [B]
+    assert [k.spec.key for k in await known_repos(store)] == [B]
     await store.upsert_repos([repo(A)])
     assert (await store.find_repo(A)).status is RepoStatus.ACTIVE
 
@@ -247,13 +244,10 @@ async def test_a_key_goes_before_an_alias_that_is_spelt_alike(store):
     assert (await store.find_repo(A)).key == A
 
 
-async def test_specs_stream_with_what_earlier_holders_knew(store, monkeypatch):
-    monkeypatch.setattr("evermirror.edge.store.repos.CHUNK", 3)
+async def test_what_earlier_holders_knew_of_a_repo_is_kept(store):
     await store.upsert_repos([repo(f"example.org/{i}") for i in range(7)])
     await store.apply([synced("example.org/5")])
-    chunks = [chunk async for chunk in store.iter_specs()]
-    assert [len(c) for c in chunks] == [3, 3, 1]
-    known = {k.spec.key: k for c in chunks for k in c}
+    known = {k.spec.key: k for k in await known_repos(store)}
     assert known["example.org/5"].activity == KNOWN
     assert known["example.org/5"].digest == DIGEST
     assert known["example.org/4"].digest is None
@@ -277,7 +271,7 @@ async def test_counts_that_are_less_than_none_are_read_as_none(store):
 
 
 async def activity_of(store, key):
-    return {k.spec.key: k.activity async for chunk in store.iter_specs() for k in chunk}[key]
+    return {k.spec.key: k.activity for k in await known_repos(store)}[key]
 
 
 # Lists
@@ -839,8 +833,7 @@ async def test_pins_and_fallbacks_are_kept_and_a_change_of_them_is_one(store):
     assert (await store.upsert_repos([pinned])).unchanged == 1
     found = await store.find_repo(A)
     assert (found.pins, found.spec.fallbacks) == (("w1", "7"), ("https://m.example/a",))
-    specs = [known.spec async for chunk in store.iter_specs() for known in chunk]
-    assert specs == [pinned.spec]
+    assert [known.spec for known in await known_repos(store)] == [pinned.spec]
 
 
 async def test_what_is_allowed_of_objects_is_kept_with_its_reason(store):

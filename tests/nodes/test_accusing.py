@@ -71,7 +71,7 @@ async def test_who_has_the_number_of_one_that_retired_does_not_answer_for_it():
     house.admin.workers[3].node = "worker/3-8"
     await house.accuse(3)
     assert house.quarantined == []
-    assert house.it.figures.void == 1
+    assert not house.alerts
 
 
 async def test_one_aggregator_is_believed_about_three_in_an_hour():
@@ -97,7 +97,6 @@ async def test_no_more_than_a_quarter_of_the_fleet_is_quarantined(workers, belie
     for worker in range(workers):
         await house.accuse(worker, by=f"aggregator/{worker}")
     assert len(house.quarantined) == believed
-    assert house.it.figures.held_back == workers - believed
     told = {(alert.facts["already"], alert.facts["workers"]) for alert in house.alerts}
     assert told == ({(str(believed), str(workers))} if workers > believed else set())
 
@@ -113,7 +112,9 @@ async def test_the_same_again_changes_and_costs_nothing():
     for _ in range(10):
         await house.accuse(1)
     assert house.quarantined == ["w1"]
-    assert house.it.figures.believed == 1
+    await house.accuse(2)
+    await house.accuse(3)
+    assert house.quarantined == ["w1", "w2", "w3"]
 
 
 async def test_the_alert_ends_when_it_is_calm_again():
@@ -130,11 +131,13 @@ async def test_the_alert_ends_when_it_is_calm_again():
     assert [a.over for a in house.alerts] == [False, True]
 
 
-async def test_a_slow_database_does_not_end_the_connection():
-    house = House(8)
+async def test_a_slow_database_does_not_end_the_connection_and_each_counts():
+    house = House(100)
     house.admin.failing = True
-    await house.accuse(1)
-    assert house.it.figures.believed == 1
+    for worker in range(4):
+        await house.accuse(worker)
+    assert house.quarantined == ["w0", "w1", "w2"]
+    assert [alert.facts["lately"] for alert in house.alerts] == ["3"]
 
 
 def test_a_repo_is_looked_at_once_a_minute():

@@ -58,13 +58,14 @@ from evermirror.core.fleet.events import (
     WorkerConnected,
     WorkerDisconnected,
 )
-from evermirror.core.fleet.hashing import key_hash, key_hashes
+from evermirror.core.fleet.hashing import key_hashes
 from evermirror.core.fleet.machine import FleetMachine
 from evermirror.core.fleet.settings import FleetSettings
 from evermirror.core.fleet.views import RepoView, Restored, WorkerView
 from evermirror.model.messages import ApplySettings
 from evermirror.model.repo import RepoKey
 from evermirror.model.worker import WorkerFacts, WorkerId, WorkerRecord
+from tests.support.plain_hashing import key_hash
 
 UTC = 1_700_000_000.0  # of the first moment
 QUICK = FleetSettings(warm_up_s=0.0, rebalance_gap_s=0.0)  # everything at the next tick

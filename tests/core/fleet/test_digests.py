@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evermirror.core.fleet.digests import RANGES, RangeDigests, differing, digests_of, range_of, ranges_of
-from evermirror.core.fleet.hashing import key_hash, mix_one
+from tests.support.plain_hashing import key_hash, mix_one
 
 WORD = st.integers(0, 2**64 - 1)
 # Few values, so that pairs meet in a range, come twice and share hash or digest.

@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 from evermirror.core.fleet.hashing import (
     bytes_hash,
     bytes_hashes,
-    key_hash,
     key_hashes,
     mix,
-    mix_one,
-    position,
     positions,
 )
+from tests.support.plain_hashing import key_hash, mix_one, position
 
 u64 = st.integers(0, 2**64 - 1)
 

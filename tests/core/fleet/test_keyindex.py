@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.core.fleet.hashing import key_hash
 from evermirror.core.fleet.keyindex import BATCH, EMPTY, KEY_BYTES_MAX, LATELY_MAX, KeyIndex
 from evermirror.core.fleet.letters import LettersInMemory
 from tests.core.fleet.small import POOR, small_sizes
+from tests.support.plain_hashing import key_hash
 
 Script = list[tuple[bool, list[str]]]  # keys that are put, or forgotten
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from evermirror.core.fleet.columns import COPY_COLUMNS, REPO_COLUMNS
-from evermirror.core.fleet.hashing import key_hash
 from evermirror.core.fleet.table import (
     LIVE,
     NO_ROOM,
@@ -27,6 +26,7 @@ from evermirror.core.fleet.table import (
     Reason,
 )
 from tests.core.fleet.small import POOR, small_sizes
+from tests.support.plain_hashing import key_hash
 
 HELD, PLANNED = CopyState.HELD, CopyState.PLANNED
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evermirror.core.watch.progress import SyncState, overall, progress_of, state_of
+from evermirror.core.watch.progress import SyncState, overall, state_of
 from evermirror.model.pull import Project, PullConfig
 from evermirror.model.repo import Host, Priority, RepoKey
 from evermirror.model.task import TaskId, TaskStatus
+from tests.support.plain_counts import progress_of
 
 NOW = 1_000_000.0
 HOUR = 3600.0

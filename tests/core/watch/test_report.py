@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evermirror.core.watch.report import STEPS_MAX, report_of, span_of
-from evermirror.core.watch.statistics import period_of
 from evermirror.model.figures import ClassProgress
 from evermirror.model.pull import Load, LoadLevel
 from evermirror.model.repo import Priority, RepoKey
@@ -24,6 +23,7 @@ from evermirror.model.report import (
     StepPressure,
 )
 from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
+from tests.support.plain_counts import period_of
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 NORMAL, HIGH = Priority.NORMAL, Priority.HIGH

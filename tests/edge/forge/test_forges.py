@@ -185,16 +185,6 @@ async def test_a_group_is_made_once(server, api, forge):
     assert server.asked("POST") == []
 
 
-async def test_description_and_visibility_are_set_and_the_rest_stays(server, api):
-    server.add_group("team", "public")
-    made = await api.create_project(new())
-    told = await api.describe_project(made, description="new words", visibility=None)
-    assert (told.description, told.visibility) == ("new words", Visibility.PRIVATE)
-    told = await api.describe_project(made, description=None, visibility=Visibility.PUBLIC)
-    assert (told.description, told.visibility) == ("new words", Visibility.PUBLIC)
-    assert await api.find_project("team/x") == told
-
-
 async def test_a_description_longer_than_the_forge_takes_is_cut(server, api):
     server.add_group("team", "public")
     words = "long words\n" * 400

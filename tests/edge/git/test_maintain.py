@@ -182,7 +182,7 @@ async def test_a_mirror_comes_to_rest_and_its_figures_are_true(tmp_path, mainten
     assert jobs == [Job.GEOMETRIC, Job.FULL, Job.FSCK]
     assert clock.now < tended.due.at <= clock.now + 30 * DAY_S
     facts = tended.facts
-    assert facts.last_repack_at == facts.last_full_at == facts.last_fsck_at == clock.now
+    assert facts.last_repack_at == facts.done_at(Job.FULL) == facts.last_fsck_at == clock.now
     assert facts.pack_count == len(list((repo.path / "objects/pack").glob("*.pack"))) == 1
     assert facts.pack_bytes == pack_of(repo.path).stat().st_size
     assert facts.pack_bytes < facts.size_bytes < folder.size_of(repo.path)
@@ -303,7 +303,7 @@ async def test_a_job_that_takes_too_long_is_ended_and_leaves_a_sound_mirror(tmp_
     assert "did not end within" in result.failure.message
     assert "time_limit" in result.failure.hint
     assert result.after.past[Job.FULL].failures == 1
-    assert result.after.last_full_at is None
+    assert result.after.done_at(Job.FULL) is None
     assert wait_for_no_children() == []
     assert leftovers(repo.path) == []
     assert everything(repo.path) == objects

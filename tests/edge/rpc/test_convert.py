@@ -15,7 +15,6 @@ from evermirror.edge.rpc.convert import (
     FRAME_BYTES_MAX,
     down_of_bytes,
     down_to_bytes,
-    report_bytes,
     up_of_bytes,
     up_to_bytes,
 )
@@ -116,13 +115,6 @@ def test_what_a_worker_says_arrives_as_it_was(frame):
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_what_a_coordinator_says_arrives_as_it_was(frame):
     assert down_of_bytes(down_to_bytes(frame)) == frame
-
-
-@given(frames.reports)
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
-def test_a_reports_size_is_told_before_it_is_packed(report):
-    alone = len(up_to_bytes(Numbered(1, 1, (report,))))
-    assert report_bytes(report) <= alone <= report_bytes(report) + 30
 
 
 @given(st.binary(max_size=300))

@@ -18,7 +18,7 @@ from evermirror.faces.cli.pull.report_data import read_report
 from evermirror.faces.cli.pull.report_html import html_report
 from evermirror.faces.cli.pull.report_markdown import bar, course_line, markdown_report
 from evermirror.faces.cli.pull.report_svg import nice_span, nice_top
-from evermirror.faces.cli.pull.report_words import LANGUAGES, Words, all_words
+from evermirror.faces.cli.pull.report_words import LANGUAGES, WORDS, Words
 from tests.faces.cli.report_answer import report
 from tests.support.node import NodeThread
 
@@ -265,7 +265,7 @@ def test_bars_and_lines_are_drawn_with_blocks():
 
 
 def test_every_word_is_there_in_both_languages_with_the_same_values():
-    for name, (english, chinese) in all_words().items():
+    for name, (english, chinese) in WORDS.items():
         assert english, name
         assert re.search("[\u4e00-\u9fff]", chinese), name
         assert sorted(re.findall(r"{\w+}", english)) == sorted(re.findall(r"{\w+}", chinese)), name

@@ -13,14 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-_MASK = 0xFFFF_FFFF_FFFF_FFFF
 _GOLDEN = 0x9E37_79B9_7F4A_7C15  # splitmix64's step: 2**64 by the golden ratio, odd
 _FIRST = 0xBF58_476D_1CE4_E5B9  # splitmix64's two multipliers
 _SECOND = 0x94D0_49BB_1331_11EB
-
-
-def key_hash(key: str) -> int:
-    return xxh3_64_intdigest(key.encode())
 
 
 def key_hashes(keys: Sequence[str]) -> NDArray[np.uint64]:
@@ -46,20 +41,8 @@ def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return y
 
 
-def mix_one(x: int) -> int:
-    """What ``mix`` does, for one number below 2**64."""
-    x = (x ^ (x >> 30)) * _FIRST & _MASK
-    x = (x ^ (x >> 27)) * _SECOND & _MASK
-    return x ^ (x >> 31)
-
-
 def positions(
     hashes: NDArray[np.uint64], salts: NDArray[np.uint8] | NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
     """Places on the ring; each further salt is an independent other place."""
     return mix(hashes + salts.astype(np.uint64) * np.uint64(_GOLDEN))
-
-
-def position(hash_: int, salt: int) -> int:
-    """What ``positions`` does, for one repo."""
-    return mix_one((hash_ + salt * _GOLDEN) & _MASK)

@@ -64,10 +64,6 @@ class RepoUpkeep:
         return max(times, default=None)
 
     @property
-    def last_full_at(self) -> float | None:
-        return self.done_at(Job.FULL)
-
-    @property
     def last_fsck_at(self) -> float | None:
         return self.done_at(Job.FSCK)
 

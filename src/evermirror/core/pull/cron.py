@@ -58,7 +58,6 @@ _DAY_OF_MONTH = _Field("day-of-month", 1, 31, more=", ?, L, LW")
 _MONTH = _Field("month", 1, 12, _MONTHS)
 _DAY_OF_WEEK = _Field("day-of-week", 1, 7, _DAYS, more=", ?, L, 6L (the last Friday), 6#3 (the third)")
 _YEAR = _Field("year", 1970, 2099)
-_FIELDS = (_SECONDS, _MINUTES, _HOURS, _DAY_OF_MONTH, _MONTH, _DAY_OF_WEEK, _YEAR)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class HostState:
         queue, weather, connections = self.queue, self.weather, self.connections
         bounded = self.max_gap_s is not None
         queue.release(now, bounded=bounded)
-        if connections.polls + connections.transfers + connections.transfer_waits >= connections.limit:
+        if not connections.may_poll:
             return _SHUT
         number = queue.request_number()
         if number is not None:

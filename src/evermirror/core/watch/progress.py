@@ -17,18 +17,17 @@ waits for a slot, or for the peak to end, counts as synced until then, and as pe
 *Delay*: ``now - last_sync_at``, and never below 0; the average is over all that were ever synced, without the
 disabled ones, whose delay says nothing.
 
-The store counts the same in SQL; this is the plain version that it is compared with.
+The store counts the same in SQL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 from enum import Enum
 
 from evermirror.model.figures import ClassProgress
 from evermirror.model.pull import Project
-from evermirror.model.repo import Priority, RepoKey
+from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskStatus
 
 
@@ -66,42 +65,6 @@ def state_of(project: Project, now: float, syncing: Collection[RepoKey] = ()) ->
 def is_failed(project: Project) -> bool:
     """Paused by itself, or its last task failed; syncing and disabled ones go before."""
     return bool(project.paused) or (project.config.enabled and project.last_status is TaskStatus.FAILED)
-
-
-@dataclass(slots=True)
-class _Tally:
-    states: dict[SyncState, int] = field(default_factory=lambda: dict.fromkeys(SyncState, 0))
-    delays_s: list[float] = field(default_factory=list)
-
-    def add(self, state: SyncState, synced_at: float | None, now: float) -> None:
-        self.states[state] += 1
-        if synced_at is not None and state is not SyncState.DISABLED:
-            self.delays_s.append(max(0.0, now - synced_at))
-
-    def counted(self) -> ClassProgress:
-        states, measured = self.states, len(self.delays_s)
-        return ClassProgress(
-            total=sum(states.values()),
-            synced=states[SyncState.SYNCED],
-            syncing=states[SyncState.SYNCING],
-            pending=states[SyncState.PENDING],
-            failed=states[SyncState.FAILED],
-            disabled=states[SyncState.DISABLED],
-            average_delay_s=sum(self.delays_s) / measured if measured else None,
-            measured=measured,
-            worst_delay_s=max(self.delays_s, default=None),
-        )
-
-
-def progress_of(
-    projects: Iterable[Project], now: float, *, syncing: Collection[RepoKey] = ()
-) -> Mapping[Priority, ClassProgress]:
-    """Each class, also those without a project."""
-    tallies = {priority: _Tally() for priority in Priority}
-    for project in projects:
-        tally = tallies[project.config.priority]
-        tally.add(state_of(project, now, syncing), project.last_sync_at, now)
-    return {priority: tally.counted() for priority, tally in tallies.items()}
 
 
 def overall(classes: Iterable[ClassProgress]) -> ClassProgress:

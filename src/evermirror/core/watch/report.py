@@ -9,8 +9,7 @@ began and ended on the same days; here they are spread:
 With r looks a second from f to l, so many fall on the first day: r · (its end − f); on one in between: r · a
 day; on the last: the rest. Of many runs the sums of r and of r · f are enough.
 
-What falls on days before the report is not counted. core/watch/statistics.py counts the same, one task after
-the other.
+What falls on days before the report is not counted.
 """
 
 from __future__ import annotations

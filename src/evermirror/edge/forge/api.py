@@ -59,12 +59,6 @@ class ForgeApi(Protocol):
         """One that appeared meanwhile is CONFLICT."""
         ...
 
-    async def describe_project(
-        self, project: TargetProject, *, description: str | None, visibility: Visibility | None
-    ) -> TargetProject:
-        """None: stays."""
-        ...
-
     async def open_branches(self, project: TargetProject) -> tuple[str, ...]:
         """Protected branches of a project that is a mirror are opened for what a mirror must do: be rewritten
         and deleted. Returns those that were changed."""

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from evermirror.edge.forge import words
 from evermirror.edge.forge.common import (
     conflict,
-    is_as_wished,
     look_up,
     may_be_done,
     owner_and_name,
@@ -185,23 +184,6 @@ class Gitea:
             if made is None:
                 raise
             return refuse_appeared(made, new)
-
-    async def describe_project(
-        self, project: TargetProject, *, description: str | None, visibility: Visibility | None
-    ) -> TargetProject:
-        body: dict[str, object] = {}
-        if description is not None:
-            body["description"] = description[:DESCRIPTION_MAX]
-        if visibility is not None:
-            body["private"] = visibility is not Visibility.PUBLIC
-        try:
-            answer = await self._http.write("PATCH", repo_path(project.path), body)
-            return _target(words.as_row(words.parse(answer.data)))
-        except FailureError as error:
-            now = await self.find_project(project.path) if may_be_done(error) else None
-            if now is None or not is_as_wished(now, description, visibility):
-                raise
-            return now
 
     async def open_branches(self, project: TargetProject) -> tuple[str, ...]:
         """The rules are removed; Gitea makes none by itself."""

@@ -14,7 +14,6 @@ from evermirror.edge.forge import words
 from evermirror.edge.forge.common import (
     OWN_REPOS,
     conflict,
-    is_as_wished,
     is_me,
     look_up,
     may_be_done,
@@ -152,23 +151,6 @@ class GitHub:
             if made is None:
                 raise
             return refuse_appeared(made, new)
-
-    async def describe_project(
-        self, project: TargetProject, *, description: str | None, visibility: Visibility | None
-    ) -> TargetProject:
-        body: dict[str, object] = {}
-        if description is not None:
-            body["description"] = _line(description)
-        if visibility is not None:
-            body["visibility"] = visibility.value
-        try:
-            answer = await self._http.write("PATCH", repo_path(project.path), body)
-            return words.target_of(_found(words.as_row(words.parse(answer.data))))
-        except FailureError as error:
-            now = await self.find_project(project.path) if may_be_done(error) else None
-            if now is None or not is_as_wished(now, description, visibility):
-                raise
-            return now
 
     async def open_branches(self, project: TargetProject) -> tuple[str, ...]:
         """Branch protection is removed, branch by branch; rulesets stay: they are an administrator's, and may

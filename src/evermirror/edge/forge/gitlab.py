@@ -16,7 +16,6 @@ from evermirror.edge.forge import words
 from evermirror.edge.forge.common import (
     absent,
     conflict,
-    is_as_wished,
     look_up,
     may_be_done,
     refuse_appeared,
@@ -209,25 +208,6 @@ class GitLab:
             if made is None:
                 raise
             return refuse_appeared(made, new)
-
-    async def describe_project(
-        self, project: TargetProject, *, description: str | None, visibility: Visibility | None
-    ) -> TargetProject:
-        body: dict[str, object] = {}
-        if description is not None:
-            body["description"] = description[:DESCRIPTION_MAX]
-        if visibility is not None:
-            body["visibility"] = visibility.value
-        path = f"/projects/{quote(project.id, safe='')}"
-        try:
-            answer = await self._http.write("PUT", path, body)
-            return _target(words.as_row(words.parse(answer.data)))
-        except FailureError as error:
-            row = await look_up(self._http, path) if may_be_done(error) else None
-            now = None if row is None else _target(row)
-            if now is None or not is_as_wished(now, description, visibility):
-                raise
-            return now
 
     async def open_branches(self, project: TargetProject) -> tuple[str, ...]:
         """They are unprotected: a protected branch, however open, cannot be deleted by a push. A group's own

@@ -51,7 +51,6 @@ from evermirror.edge.rpc.convert_values import (
     words,
 )
 from evermirror.edge.rpc.generated import fleet_pb2 as pb
-from evermirror.model.messages import Report
 from evermirror.model.relay import NodeId
 from evermirror.model.wire import (
     UNREACHED_MAX,
@@ -103,11 +102,6 @@ def down_to_bytes(frame: Down) -> bytes:
 
 def down_of_bytes(raw: bytes) -> Down:
     return _down_in(_parsed(pb.Down(), raw))
-
-
-def report_bytes(report: Report) -> int:
-    """How much of a frame it takes: who puts several into one must stay below FRAME_BYTES_MAX."""
-    return report_out(report).ByteSize()
 
 
 def _serialised(m: Message, what: str) -> bytes:

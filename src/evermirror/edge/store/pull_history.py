@@ -1,7 +1,6 @@
 """What happened to projects: pages of tasks and errors with their totals, and figures of a time.
 
-Times are from ``begin`` (inclusive) to ``end`` (exclusive), of a task's end. core/watch/statistics.py counts
-the same in plain Python.
+Times are from ``begin`` (inclusive) to ``end`` (exclusive), of a task's end.
 """
 
 from __future__ import annotations

@@ -25,10 +25,8 @@ from evermirror.edge.store.database import Along, Database
 from evermirror.edge.store.tables import IN_CATALOG, PRIVATE, repos
 from evermirror.edge.store.whole import whole
 from evermirror.errors import Conflict, NotFound
-from evermirror.model.activity import Activity
 from evermirror.model.event import NewEvent
-from evermirror.model.refs import RefsDigest
-from evermirror.model.repo import RepoKey, RepoRecord, RepoSpec, RepoStatus
+from evermirror.model.repo import RepoKey, RepoRecord, RepoStatus
 
 CHUNK = 10_000  # rows handled at a time when all are: a few MB, and no read stays open for long
 CONFIGS_IN_QUERY = 2000  # keys in one parameter
@@ -61,16 +59,6 @@ class UpsertCounts:
             self.left + more.left,
             self.allowed + more.allowed,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRepo:
-    """A repo to be mirrored and what earlier holders knew of it."""
-
-    spec: RepoSpec
-    digest: RefsDigest | None
-    verified_at: float | None
-    activity: Activity
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,26 +286,6 @@ async def restore(db: Database, key: str, at: float) -> RepoRecord:
         record = rows.repo_out(row)
         await events.append(c, [repo_added(record, at)] if had_left else [], at)
     return record
-
-
-async def chunks(db: Database) -> AsyncIterator[tuple[KnownRepo, ...]]:
-    """Every repo that is to be mirrored, some thousands at a time, each chunk read in its own transaction."""
-    unused = {"info", "last_failure"}  # the large ones
-    query = (
-        sa.select(*(c for c in repos.c if c.name not in unused))
-        .where(repos.c.id > sa.bindparam("after"), IN_CATALOG, repos.c.enabled)
-        .order_by(repos.c.id)
-        .limit(CHUNK)
-    )
-    after = 0
-
-    async def next_chunk() -> Sequence[Any]:
-        async with db.read() as c:
-            return (await c.execute(query, {"after": after})).all()
-
-    while found := await whole(next_chunk()):
-        after = found[-1].id
-        yield tuple(KnownRepo(rows.spec_out(r), r.digest, r.verified_at, rows.activity_out(r)) for r in found)
 
 
 async def keys_of_source(db: Database, source: str) -> AsyncIterator[list[RepoKey]]:

@@ -190,17 +190,6 @@ _UNSEEN = _learnt(_NEW)
 NOTHING_LEARNT = _learnt_in(_NEW)  # its columns
 
 
-def activity_out(row: Row) -> Activity:
-    return activity_of(
-        row.activity_fast,
-        row.activity_middle,
-        row.activity_slow,
-        row.activity_as_of,
-        row.last_push_at,
-        row.activity_rhythm,
-    )
-
-
 def activity_of(
     fast: float, middle: float, slow: float, as_of: float, last_push_at: float, rhythm: bytes | None
 ) -> Activity:

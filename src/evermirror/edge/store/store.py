@@ -44,7 +44,7 @@ from evermirror.edge.store.migrate import migrate
 from evermirror.edge.store.news_store import NewsStore
 from evermirror.edge.store.pushes import PushStore
 from evermirror.edge.store.repo_list import RepoSelection
-from evermirror.edge.store.repos import KnownRepo, KnownSource, UpsertCounts
+from evermirror.edge.store.repos import KnownSource, UpsertCounts
 from evermirror.edge.store.specs import AssignedSpec
 from evermirror.edge.store.watch_store import WatchStore
 from evermirror.edge.store.whole import whole
@@ -100,10 +100,6 @@ class Store(
     async def rest(self) -> None:
         """After much was written at once: what is remembered of it takes no more memory."""
         await whole(self._db.rest())
-
-    async def ping(self) -> None:
-        """Raises ``FailureError`` when the database does not answer."""
-        await whole(audit.get_setting(self._db, ""))
 
     # Repos
 
@@ -165,10 +161,6 @@ class Store(
     async def digests_of(self, keys: Sequence[RepoKey]) -> dict[RepoKey, RefsDigest | None]:
         """As last reported, of those of at most 500 keys that are in the catalog."""
         return await whole(changes.digests(self._db, keys))
-
-    def iter_specs(self) -> AsyncIterator[tuple[KnownRepo, ...]]:
-        """Every enabled repo of the catalog, some thousands at a time."""
-        return repos.chunks(self._db)
 
     async def specs_of(self, keys: Sequence[RepoKey]) -> list[AssignedSpec]:
         """Those of at most 1,000 keys that are in the catalog, in the order asked."""

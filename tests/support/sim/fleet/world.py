@@ -93,7 +93,6 @@ class Outcome:
     deleted: int
     owned_at: float | None  # first sample with every repo owned
     held_at: float | None  # and with every repo held
-    peak_load: float
     epochs: int  # lives of the coordinator
     samples: tuple[Sample, ...]
     trace: str
@@ -172,7 +171,6 @@ class World(FleetWorld):
             deleted=self.deleted,
             owned_at=next((s.now for s in samples if s.repos and s.owned == s.repos), None),
             held_at=next((s.now for s in samples if s.repos and s.held == s.repos), None),
-            peak_load=max((s.load for s in samples), default=0.0),
             epochs=self.coordinator.epoch,
             samples=tuple(samples),
             trace=self._trace.hexdigest(),

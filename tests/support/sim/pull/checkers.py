@@ -99,7 +99,6 @@ class Weather:
         self._failed = 0  # probes since the last success
         self._begun: set[TaskId] = set()  # since it closed
         self._calm_at = 0.0
-        self.storms = 0
 
     def excuses(self, now: float) -> bool:
         """Whether lateness is the source's fault, or of what waited for it."""
@@ -135,7 +134,6 @@ class Weather:
     def _closes(self, event: TaskEnded, now: float) -> None:
         asked_s = event.failure.retry_after_s if event.failure is not None else None
         if self._room is None:
-            self.storms += 1
             self._begun.clear()
         if now >= self._closed_until or self._room is None:
             self._failed += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +9,7 @@ from evermirror.faces.cli.output import NOTHING
 
 LANGUAGES = ("en", "zh")
 
-_WORDS = {
+WORDS = {
     "title": ("Pull mirroring report", "拉取镜像报告"),
     "period": ("{begin} to {end}", "{begin} 至 {end}"),
     "period_note": (
@@ -126,7 +125,7 @@ class Words:
     language: str
 
     def __call__(self, name: str, /, **values: object) -> str:
-        text = _WORDS[name][LANGUAGES.index(self.language)]
+        text = WORDS[name][LANGUAGES.index(self.language)]
         return text.format(**values) if values else text
 
     def count(self, value: float | None) -> str:
@@ -168,8 +167,3 @@ class Words:
             return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M %Z")
         except (ValueError, OverflowError, OSError):
             return NOTHING
-
-
-def all_words() -> Mapping[str, tuple[str, str]]:
-    """Every one, in both languages."""
-    return _WORDS

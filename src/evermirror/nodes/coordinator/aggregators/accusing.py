@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -69,15 +68,6 @@ class Looks:
         return True
 
 
-@dataclass(slots=True)
-class AccusationFigures:
-    """Since the start."""
-
-    believed: int = 0
-    held_back: int = 0
-    void: int = 0  # about nobody that could be quarantined
-
-
 class Accusations:
     """``heard`` for each; ``tick`` now and then, so that an alert ends."""
 
@@ -90,7 +80,6 @@ class Accusations:
         self._turn = asyncio.Lock()
         self._believed: dict[NodeId, deque[float]] = {}  # when, by who accused
         self._held: dict[str, float] = {}  # when last, by the name of who accused
-        self.figures = AccusationFigures()
 
     async def heard(self, by: NodeId, name: str, accused: Accused) -> None:
         """One after the other: each counts before the next is judged."""
@@ -101,7 +90,6 @@ class Accusations:
         view = self._admin.look()  # no name is older than this moment: it may have come back with another
         worker = _worker_of(view, accused.node)
         if worker is None:
-            self.figures.void += 1
             log.warning("an accusation of nobody known", aggregator=name, node=accused.node)
             return
         if worker.duty is Duty.QUARANTINED:
@@ -118,7 +106,6 @@ class Accusations:
         except Unavailable:
             log.warning("a quarantine waits for the database", worker=worker.name)
         self._believed.setdefault(by, deque()).append(self._mono())
-        self.figures.believed += 1
 
     def _bound(self, by: NodeId, view: FleetView) -> tuple[str, dict[str, str]] | None:
         """What speaks against one more, and the facts in it; None: nothing."""
@@ -137,7 +124,6 @@ class Accusations:
     def _hold_back(
         self, name: str, worker: WorkerInfo, why: str, facts: dict[str, str], accused: Accused
     ) -> None:
-        self.figures.held_back += 1
         text = (
             f"aggregator {name} accuses worker {worker.name} ({accused.reason[:REASON_MAX]}, {accused.key}), "
             f"which is held back: {why}"

@@ -1,5 +1,4 @@
-"""Errors and tasks of a time, counted. The store counts the same in SQL; this is the plain version that it is
-compared with.
+"""Projects, errors and tasks, counted one after the other: what the store counts in SQL is compared with it.
 
 A task belongs to the time it ended in, from ``begin`` (inclusive) to ``end`` (exclusive). One that carries a
 failure is an error whatever its status: where one of two targets failed, the task succeeded and still has it.
@@ -8,12 +7,51 @@ failure is an error whatever its status: where one of two targets failed, the ta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from evermirror.core.watch.progress import SyncState, state_of
 from evermirror.model.failure import FailureKind
-from evermirror.model.figures import PROJECTS_NAMED, KindCount, Period
-from evermirror.model.repo import RepoKey
+from evermirror.model.figures import PROJECTS_NAMED, ClassProgress, KindCount, Period
+from evermirror.model.pull import Project
+from evermirror.model.repo import Priority, RepoKey
 from evermirror.model.task import TaskRecord, TaskStatus
+
+
+@dataclass(slots=True)
+class _Tally:
+    states: dict[SyncState, int] = field(default_factory=lambda: dict.fromkeys(SyncState, 0))
+    delays_s: list[float] = field(default_factory=list)
+
+    def add(self, state: SyncState, synced_at: float | None, now: float) -> None:
+        self.states[state] += 1
+        if synced_at is not None and state is not SyncState.DISABLED:
+            self.delays_s.append(max(0.0, now - synced_at))
+
+    def counted(self) -> ClassProgress:
+        states, measured = self.states, len(self.delays_s)
+        return ClassProgress(
+            total=sum(states.values()),
+            synced=states[SyncState.SYNCED],
+            syncing=states[SyncState.SYNCING],
+            pending=states[SyncState.PENDING],
+            failed=states[SyncState.FAILED],
+            disabled=states[SyncState.DISABLED],
+            average_delay_s=sum(self.delays_s) / measured if measured else None,
+            measured=measured,
+            worst_delay_s=max(self.delays_s, default=None),
+        )
+
+
+def progress_of(
+    projects: Iterable[Project], now: float, *, syncing: Collection[RepoKey] = ()
+) -> Mapping[Priority, ClassProgress]:
+    """Each class, also those without a project."""
+    tallies = {priority: _Tally() for priority in Priority}
+    for project in projects:
+        tally = tallies[project.config.priority]
+        tally.add(state_of(project, now, syncing), project.last_sync_at, now)
+    return {priority: tally.counted() for priority, tally in tallies.items()}
 
 
 def count_errors(tasks: Iterable[TaskRecord], begin: float, end: float) -> Mapping[FailureKind, KindCount]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from evermirror.core.watch.statistics import count_errors, period_of
 from evermirror.model.failure import Failure, FailureKind
 from evermirror.model.figures import KindCount
 from evermirror.model.repo import RepoKey
 from evermirror.model.task import TaskId, TaskRecord, TaskStatus, Trigger
+from tests.support.plain_counts import count_errors, period_of
 
 TIMEOUT, AUTH = FailureKind.NETWORK_TIMEOUT, FailureKind.AUTH_FAILED
 
