@@ -104,8 +104,8 @@ async def test_over_a_line_that_stands_it_is_held_and_after_its_loss_for_grace(t
         reading = asyncio.create_task(read_on(talk))
         for _ in range(5):  # a coordinator that says nothing: beats are enough
             now[0] += 50.0
-            await asyncio.sleep(0.2)
             assert contact.held
+            await until(lambda: contact._at == now[0])
         term = contact.term
         reading.cancel()
         await talk.peer.close("cut")

@@ -444,18 +444,20 @@ async def test_a_stop_in_the_middle_answers_everybody_and_what_was_taken_is_look
         assert tasks[0].status is TaskStatus.SUCCESS
 
 
-async def test_after_the_end_nobody_waits(stage: Stage) -> None:
+async def test_after_the_end_nobody_waits(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooking_module, "ANSWER_S", 600.0)  # who waited would wait for long
     async with stage.up(**SETTINGS) as up:
         hooked = Hooked(up)
         repo = await hooked.mirrored("team/one")
         service = up.node.lead.hooks
     hook = push_of(repo.url, SECRET)
-    began = time.monotonic()
     with pytest.raises(Unavailable):
-        await service.received(
-            hooking_module.Forge.GITHUB, {k.lower(): v for k, v in hook.headers.items()}, hook.body, None
+        await asyncio.wait_for(
+            service.received(
+                hooking_module.Forge.GITHUB, {k.lower(): v for k, v in hook.headers.items()}, hook.body, None
+            ),
+            30,
         )
-    assert time.monotonic() - began < hooking_module.ANSWER_S - 0.3
 
 
 async def test_secrets_are_changed_without_a_restart_and_two_are_good_at_a_time(stage: Stage) -> None:

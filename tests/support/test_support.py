@@ -7,12 +7,14 @@ import http.client
 import os
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from tests.support.gitrepo import clean_git_env, read_refs, run_git
+from tests.support.ports import free_port
 from tests.support.processes import (
     BACKGROUND,
     children_of_me,
@@ -20,6 +22,8 @@ from tests.support.processes import (
     wait_for_no_children,
 )
 from tests.support.upstream import UpstreamServer
+
+ROOT = Path(__file__).parents[2]
 
 
 def ls_remote(url: str, *extra: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -167,6 +171,14 @@ def test_children_are_seen_until_they_are_waited_for():
     child.kill()
     child.wait()
     assert child.pid not in [c.pid for c in children_of_me()]
+
+
+def test_a_port_is_given_to_one_process_only():
+    script = f"from tests.support import ports; print(ports._reserve({free_port()}))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout == "False\n"
 
 
 @pytest.mark.parametrize("number", BACKGROUND)

@@ -150,9 +150,7 @@ def test_a_leap_of_ages_takes_no_time():
     wheel.advance(0.0)
     wheel.set("a", 1.0)
     wheel.set("b", 1e15)
-    began = perf_counter()
-    assert wheel.advance(1e12) == ["a"]  # 10^15 ticks
-    assert perf_counter() - began < 0.5
+    assert wheel.advance(1e12) == ["a"]  # 10^15 ticks: one by one they would not end
 
 
 def test_a_timer_set_again_very_often_leaves_nothing_behind():
