@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 
 from bench.measure import Bench, Context, Line, Sense
-from evermirror.core.fleet.hashing import key_hash
 from evermirror.core.fleet.table import CopyState, FleetTable, Reason
+from tests.support.plain_hashing import key_hash
 
 FILE = 1000  # lines of a catalog file: keys come in such batches
 WORKERS = 1000

@@ -19,11 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from typing import IO, Protocol, cast
 
 STDERR_TAIL_BYTES = 16_384  # the end is where git says what went wrong
 TERM_GRACE_S = 2.0  # git removes its temporary files on TERM; it needs no longer
+KILLED_S = 0.2  # a killed process is gone after a few milliseconds
 LINGER_S = 10.0  # a grandchild that keeps a pipe open after git ended
 
 
@@ -169,6 +170,11 @@ class Spawned:
     def stdout(self) -> asyncio.ReadTransport:
         return cast(asyncio.ReadTransport, self._pipes[1])
 
+    def reap(self) -> None:
+        """Take note that the killed process is gone: the event loop may end before it could."""
+        with suppress(TimeoutExpired):  # it waits for a disk; the event loop takes note of its end
+            self._process.wait(KILLED_S)
+
     def close(self) -> None:
         """Close our ends of all pipes."""
         for pipe in self._pipes.values():
@@ -305,6 +311,7 @@ async def end_group(child: Spawned) -> None:
     finally:  # also where we are cancelled a second time while waiting
         if not child.gone.done():
             _signal_group(child.pid, signal.SIGKILL)
+            child.reap()
         child.close()
     if not child.gone.done():
         await asyncio.wait({child.gone}, timeout=LINGER_S)
